@@ -1,0 +1,90 @@
+/* kernels.h - everything that touches numbers in bulk: one table of function pointers, filled per CPU.
+ *
+ * Raw pointers and sizes; nothing is allocated and nothing can fail. Matrices are row-major f32 unless said otherwise.
+ * `ref/` holds plain loops with double accumulators: specification, oracle and fallback. Levels above it agree with it
+ * within the stated tolerance (relative to the largest |value| of the output) and give the same bits for any number of
+ * threads. Outputs may alias an input only where a slot says so. Loops are shared out among OpenMP threads inside.
+ */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum activation { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SIGMOID } activation;   /* GELU is the exact (erf) form */
+
+/* softmax(scale q k^T + bias) v for every batch item and head. Head h of a row are the `dim` values from h * dim on. */
+typedef struct attention_args {
+    float       *y;                 /* [batch, nq, heads * dim], row stride y_stride */
+    const float *q, *k, *v;         /* rows of heads * dim values */
+    int64_t batch, heads, dim, nq, nk;
+    int64_t q_stride, k_stride, v_stride, y_stride;   /* elements from one row to the next */
+    int64_t q_batch, k_batch, v_batch, y_batch;       /* elements from one batch item to the next; 0: shared by all */
+    float   scale;                  /* usually 1 / sqrt(dim) */
+    bool    causal;                 /* row i sees keys 0..i only */
+    const float *key_mask;          /* [batch, nk], nonzero = never attended; NULL = none. A fully masked row gives 0. */
+    const float *bias_x, *bias_y;   /* [batch, nq, grid_w, heads] and [batch, nq, grid_h, heads] or both NULL: the score of
+                                       key j gains bias_x[.., j % grid_w, head] + bias_y[.., j / grid_w, head] */
+    int64_t grid_w, grid_h;
+    const float *rope;              /* [rope_rows, dim]: cos, sin of each of dim / 2 rotated pairs, interleaved; or NULL.
+                                       Values 2i, 2i+1 of a head form a pair. Row of query i: i % rope_rows, key j: same */
+    int64_t rope_rows, rope_keys;   /* only the first rope_keys keys are rotated (all queries are) */
+    float  *lse;                    /* [batch, heads, nq] log of the softmax denominator, or NULL (backward needs it) */
+    void   *scratch;                /* attention_scratch(args) bytes, 64-byte aligned */
+} attention_args;
+
+/* Gradients of the above; each may be NULL, and each is added to. Same strides as the forward's q, k, v, y. */
+typedef struct attention_grads {
+    const float *dy, *y, *lse;
+    float *dq, *dk, *dv;            /* with respect to the unrotated q, k */
+    float *dbias_x, *dbias_y;
+    void  *scratch;                 /* attention_backward_scratch(args) bytes */
+} attention_grads;
+
+typedef struct kernels {
+    const char *level;              /* "ref", "avx2", "avx512" */
+
+    /* y[i] = a[i] + b[i % period]; y may be a or b (b only if period == n). Exact. */
+    void (*add)(float *y, const float *a, const float *b, int64_t n, int64_t period);
+    /* y[i] += s * x[i]. 1e-7 */
+    void (*axpy)(float *y, const float *x, float s, int64_t n);
+    /* y = act(x); y may be x. GELU within 1e-6. */
+    void (*activate)(float *y, const float *x, activation act, int64_t n);
+    /* dx += dy * act'(x). */
+    void (*activate_backward)(float *dx, const float *dy, const float *x, activation act, int64_t n);
+    /* y[r] = (x[r] - mean) * rstd * gain + shift over each row of `cols`; mean/rstd [rows] are stored unless NULL.
+     * y may be x. Variance without Bessel's correction. 1e-6 */
+    void (*norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift, int64_t rows,
+                 int64_t cols, float eps);
+    /* dx, dgain, dshift are added to; each may be NULL. */
+    void (*norm_backward)(float *dx, float *dgain, float *dshift, const float *dy, const float *x, const float *mean,
+                          const float *rstd, const float *gain, int64_t rows, int64_t cols);
+    /* GroupNorm over [pixels, channels] with `groups` equal slices of channels, statistics over all pixels of one item;
+     * batch items follow each other. mean/rstd [batch, groups] stored unless NULL. relu: max(0, .) after. y may be x. 1e-5 */
+    void (*group_norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
+                       int64_t batch, int64_t pixels, int64_t channels, int64_t groups, float eps, bool relu);
+    /* See attention_args. 1e-5. dim is a multiple of 8 up to 256. */
+    void (*attention)(const attention_args *a);
+    void (*attention_backward)(const attention_args *a, const attention_grads *g);
+    /* bf16 <-> f32, round to nearest even; n values. Exact. */
+    void (*to_bf16)(uint16_t *y, const float *x, int64_t n);
+    void (*from_bf16)(float *y, const uint16_t *x, int64_t n);
+    void (*from_f16)(float *y, const uint16_t *x, int64_t n);
+    /* sum over rows: y[c] += sum_r x[r, c]. 1e-6 */
+    void (*column_sums)(float *y, const float *x, int64_t rows, int64_t cols, int64_t stride);
+} kernels;
+
+/* The table in use. Before the first call kernels_cap() may limit it; the choice is made once and never changes. */
+const kernels *kernels_get(void);
+/* "ref", "avx2", "avx512" (or NULL = best): the highest level allowed, for oneDNN too. false: unknown name, or too late. */
+bool kernels_cap(const char *level);
+/* All levels this CPU can run, lowest first; returns their number (at most `max`). For tests. */
+int kernels_levels(const kernels **tables, int max);
+/* One line such as "AVX2 FMA F16C AVX512F AVX512_BF16 AVX512_VNNI". */
+const char *kernels_cpu_features(void);
+
+size_t attention_scratch(const attention_args *a);
+size_t attention_backward_scratch(const attention_args *a);
+
+#endif
