@@ -1,0 +1,85 @@
+/* run.h - decides what calling an op means: compute (RUN), compute and remember (TAPE), or only propagate shapes (TRACE).
+ *
+ * Sticky error: the first op that fails records a message in the run; ops then return a shared BAD tensor (axes 1, dim 1)
+ * and do nothing. Check run_status() once per public call.
+ *
+ * Memory: values live in one arena. run_mark / run_keep bracket a scope: everything taken since the mark is given back,
+ * the kept tensors move down to it. In TAPE nothing is given back (backward needs it) and in TRACE only sizes move.
+ */
+#ifndef OPS_RUN_H
+#define OPS_RUN_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "ops/tensor.h"
+
+typedef enum run_mode { RUN, TAPE, TRACE } run_mode;
+typedef struct run run;
+
+typedef struct run_options {
+    run_mode  mode;
+    size_t    memory_limit;                /* bytes for values; 0 = no limit of our own */
+    /* Called now and then from long ops and parts with the part's path; nonzero = stop (SAMITE_CANCELLED). */
+    int     (*cancelled)(void *user);
+    void     *cancel_user;
+    /* Called by note() with every named value, in computation order; for align and tests. NULL = none. */
+    void    (*observe)(void *user, const char *name, const tensor *t);
+    void     *observe_user;
+} run_options;
+
+run *run_open(const run_options *o, samite_error *err);      /* NULL and *err on failure */
+void run_close(run *r);                                      /* accepts NULL */
+void run_reset(run *r);                                      /* forgets all values, the tape and the error */
+void run_set_observer(run *r, void (*observe)(void *, const char *, const tensor *), void *user);
+run_mode run_mode_of(const run *r);
+int  run_status(const run *r, samite_error *err);            /* 0, or the first error */
+/* Records an error of this run unless there is one already; returns BAD. */
+tensor *run_fail(run *r, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool run_ok(const run *r);
+
+/* Path of the part being computed ("trunk.block.3"), for messages and names of exported nodes. Also polls `cancelled`. */
+void run_part(run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Names a value. RUN and TAPE: goes to the observer. TRACE: the name of that value in exports. Returns t. */
+tensor *note(run *r, tensor *t, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool run_observed(const run *r);                             /* is anybody listening to note()? */
+
+size_t  run_mark(run *r);
+tensor *run_keep(run *r, size_t mark, tensor *t);            /* close the scope, keep t; returns t (its data moves) */
+void    run_keep_all(run *r, size_t mark, tensor **t, int count);   /* the same for several, in the order they were made */
+void    run_drop(run *r, size_t mark);                       /* close the scope, keep nothing */
+size_t  run_peak(const run *r);                              /* most bytes in use at once so far, values and scratch */
+
+/* Values that come from outside. `data` is borrowed and must live as long as the value is used (NULL in TRACE). */
+tensor *run_input(run *r, const float *data, int axes, const int64_t *dim);
+tensor *run_indices(run *r, const int32_t *index, int axes, const int64_t *dim);
+/* An uninitialised value of this run (for constants computed by the caller, such as position codes). No gradient. */
+tensor *run_constant(run *r, int axes, const int64_t *dim);
+/* A parameter as a value: its gradient is recorded in TAPE when it is trainable. */
+tensor *run_param(run *r, param *p);
+/* TAPE: asks for a gradient at an input (tests, adversarial prompts). */
+void    run_want_grad(run *r, tensor *t);
+
+/* Walks the tape backwards from `loss` (one element, gradient 1) or from all values whose grad was seeded (loss NULL).
+ * Gradients are added to param.t.grad (allocated by the trainer) and to tensor.grad. */
+int  run_backward(run *r, tensor *loss, samite_error *err);
+
+/* Runs fn over `in`; in TAPE only inputs and output are remembered and fn is run again in backward. `ctx` must live until
+ * then. fn must be a pure function of its inputs and of parameters. */
+typedef tensor *(*run_part_fn)(run *r, void *ctx, tensor **in);
+tensor *run_checkpoint(run *r, run_part_fn fn, void *ctx, tensor **in, int count);
+
+/* The record of a TRACE or TAPE, in order of computation. */
+typedef struct op_node {
+    const struct op_info *op;
+    tensor *in[8];
+    int     inputs;
+    tensor *out;
+    const void *attributes;      /* the op's own struct, see ops.h */
+    const char *part;            /* run_part at that time */
+    double  flops;
+} op_node;
+size_t         run_nodes(const run *r);
+const op_node *run_node(const run *r, size_t i);
+const char    *run_name_of(const run *r, const tensor *t);   /* given by note() in TRACE, or NULL */
+
+#endif

@@ -1,0 +1,57 @@
+/* tensor.h - what the network computes with: shapes, values, parameters. */
+#ifndef OPS_TENSOR_H
+#define OPS_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+
+#define MAX_AXES 4
+
+/* Channels-last, row-major, f32 (or int32 indices). The last axis is contiguous; rows are `stride` elements apart and
+ * all other axes are packed rows: row r of the flattened [.., dim[axes-1]] starts at data + r * stride. */
+typedef struct tensor {
+    int      axes;             /* 1..4 */
+    int64_t  dim[MAX_AXES];    /* outermost first */
+    int64_t  stride;           /* dim[axes - 1] unless this is a view of some columns */
+    float   *data;             /* NULL in TRACE */
+    int32_t *index;            /* set instead of data for tensors of indices (token ids) */
+    float   *grad;             /* TAPE: same strides as data; zero until backward adds to it; NULL = none wanted */
+    int      id;               /* number of the value in the tape or trace, from 1; 0 = constant of this run */
+    struct param *param;       /* the parameter behind this value, or NULL */
+} tensor;
+
+/* A trained tensor: named, shaped, bound to a file. Values are read-only in inference (they may be mapped). */
+typedef struct param {
+    const char *name;          /* official checkpoint name */
+    tensor      t;             /* shape as in the checkpoint; data = contiguous f32 values */
+    bool        owned;         /* t.data was allocated (converted from another type); else mapped or synthesised */
+    bool        trainable;     /* the optimizer owns t.data and t.grad */
+} param;
+
+/* y = x w^T + b over rows first..first+out of the matrices; several may look at one parameter (in_proj_weight). */
+typedef struct linear {
+    param        *w, *b;       /* w [.., in], b [..]; b NULL = no bias */
+    int64_t       first;       /* first row of w and b used */
+    int64_t       in, out;
+    gemm_weights *packed;      /* made once by linear_pack for inference; NULL = use w as it is */
+} linear_w;
+
+typedef struct conv_w {
+    param        *w, *b;       /* w [out, in / groups, kernel, kernel] */
+    conv_shape    shape;
+    conv_weights *packed;
+} conv_w;
+
+typedef struct norm_w {
+    param *gain, *shift;       /* [d] */
+    float  eps;
+} norm_w;
+
+int64_t tensor_count(const tensor *t);    /* elements */
+int64_t tensor_rows(const tensor *t);     /* product of all axes but the last */
+int64_t tensor_cols(const tensor *t);     /* the last axis */
+
+#endif
