@@ -45,6 +45,186 @@ typedef struct samite_error {
     char text[512];
 } samite_error;
 
+
+/* ---- 1. Options and callbacks ------------------------------------------------------------------------------------ */
+
+/* Called from long work: stage "load", "encode", "text", "ground", ...; done of total steps. Nonzero return = stop. */
+typedef int  (*samite_progress_fn)(void *user, const char *stage, uint64_t done, uint64_t total);
+/* A line for a log: a warning a person should see (a prompt cut at 32 tokens, ignored tensors). */
+typedef void (*samite_log_fn)(void *user, const char *line);
+
+typedef struct samite_options {
+    size_t             size;           /* sizeof(samite_options): set by the initializer */
+    int                threads;        /* 0 = all physical cores this process may use */
+    const char        *cpu;            /* highest instruction level: NULL = best, "ref", "avx2", "avx512"; first open decides */
+    const char        *precision;      /* arithmetic: NULL or "f32"; "bf16" where the CPU has it */
+    int                input_side;     /* pixels; 0 = the model's own. A multiple of patch x window, see samite_model_sides */
+    uint64_t           memory_limit;   /* bytes for activations; 0 = none */
+    samite_progress_fn progress;       /* may be NULL */
+    samite_log_fn      log;            /* may be NULL */
+    void              *user;           /* handed to both */
+} samite_options;
+#define SAMITE_OPTIONS_INIT {sizeof(samite_options), 0, NULL, NULL, 0, 0, NULL, NULL, NULL}
+
+/* ---- 2. Model ---------------------------------------------------------------------------------------------------- */
+
+typedef struct samite_model samite_model;
+
+/* `path`: sam3.pt, .safetensors, a folder (Hugging Face or sharded), or "formula:tiny|small|full[,seed=N]".
+ * Files are memory-mapped; weights are prepared on first use. SAMITE_INPUT when a needed tensor is missing. */
+SAMITE_API int  samite_model_open(samite_model **out, const char *path, const samite_options *options, samite_error *err);
+SAMITE_API void samite_model_free(samite_model *m);
+
+/* One part of the network as `info` shows it. */
+typedef struct samite_part_info {
+    const char *name;                  /* "image encoder", "text encoder", ... borrowed from the model */
+    uint64_t    parameters;            /* elements */
+    uint64_t    bytes;                 /* as stored in the file */
+    double      flops;                 /* of one image, or of one prompt; from a trace at the current input side */
+} samite_part_info;
+
+typedef struct samite_model_info {
+    size_t      size;                  /* sizeof(samite_model_info), set by the caller */
+    const char *kind;                  /* "SAM 3", "SAM 3 detector", ... */
+    const char *source;                /* the path as opened */
+    int         input_side, patch, window, queries, context;   /* pixels, pixels, tokens, count, tokens */
+    int         trunk_width, trunk_depth, trunk_heads, text_width, text_layers, width;
+    uint64_t    loaded, ignored, missing;   /* tensors; missing ones belong to optional parts (tracker, mask head) */
+    const char *types;                 /* "f32 1188, bf16 3" */
+    int         has_masks, has_tracker;
+    uint64_t    weight_bytes;          /* held while running */
+    uint64_t    activation_bytes;      /* peak for one image and one prompt, from a trace */
+    int         parts;
+    samite_part_info part[12];
+} samite_model_info;
+SAMITE_API int samite_model_describe(const samite_model *m, samite_model_info *out, samite_error *err);
+
+/* The input sides that work, ascending, at most `max` of them; returns how many were written. */
+SAMITE_API int samite_model_sides(const samite_model *m, int *sides, int max);
+
+/* Writes the model under official names: ".safetensors" (with samite.config in its metadata) or ".pt" (loads in PyTorch
+ * with weights_only=True and in the official code). type "f32", "f16", "bf16" or NULL = as stored. Atomic. */
+SAMITE_API int samite_model_write(const samite_model *m, const char *path, const char *type, samite_error *err);
+
+/* ---- 3. Pictures ------------------------------------------------------------------------------------------------- */
+
+/* 8-bit RGB, rows top to bottom. */
+typedef struct samite_pixels {
+    int      width, height;
+    uint8_t *rgb;                      /* [height, width, 3] */
+    int      exif_orientation;         /* 1..8 as found in the file */
+    int      exif_applied;             /* 1: rgb is upright already */
+} samite_pixels;
+
+/* Decodes a file, or standard input for "-". flags: SAMITE_NO_EXIF. */
+enum { SAMITE_NO_EXIF = 1 };
+SAMITE_API int  samite_pixels_read(samite_pixels *out, const char *path, unsigned flags, samite_error *err);
+SAMITE_API int  samite_pixels_decode(samite_pixels *out, const void *data, size_t bytes, const char *name, unsigned flags,
+                                     samite_error *err);
+SAMITE_API void samite_pixels_free(samite_pixels *p);      /* frees rgb only */
+
+/* A picture encoded once, ready for any number of prompts. Keeps a reference to the model. */
+typedef struct samite_image samite_image;
+SAMITE_API int  samite_image_open(samite_image **out, samite_model *m, const samite_pixels *pixels, samite_error *err);
+/* Encodes another picture of any size in place, reusing the memory. */
+SAMITE_API int  samite_image_replace(samite_image *im, const samite_pixels *pixels, samite_error *err);
+SAMITE_API void samite_image_free(samite_image *im);
+
+/* ---- 4. Prompts and results -------------------------------------------------------------------------------------- */
+
+typedef struct samite_box {
+    float x0, y0, x1, y1;              /* pixels of the picture; x0 <= x1, y0 <= y1 */
+    int   negative;                    /* 0: "all like this", 1: "nothing like this" */
+} samite_box;
+
+typedef struct samite_prompt {
+    size_t            size;            /* set by the initializer */
+    const char       *text;            /* UTF-8 noun phrase; NULL with boxes = "visual" */
+    const samite_box *boxes;           /* example boxes */
+    int               box_count;
+    float             score;           /* least score of a result, 0..1 */
+    int               max_results;     /* 0 = no limit */
+    int               no_masks;        /* 1: boxes and scores only, much cheaper */
+} samite_prompt;
+#define SAMITE_PROMPT_INIT {sizeof(samite_prompt), NULL, NULL, 0, 0.5f, 0, 0}
+
+/* COCO run lengths: column by column, background first. */
+typedef struct samite_mask {
+    int             width, height;     /* of the picture */
+    const uint32_t *counts;
+    size_t          runs;
+} samite_mask;
+
+typedef struct samite_instance {
+    float       score;                 /* sigmoid(logit) x sigmoid(presence) */
+    float       box[4];                /* x0 y0 x1 y1 in pixels, inside the picture */
+    uint64_t    area;                  /* pixels of the mask; of the box when there is none */
+    samite_mask mask;                  /* runs == 0 without masks */
+} samite_instance;
+
+typedef struct samite_result {
+    int              count;            /* best first */
+    samite_instance *instance;
+    float            presence;         /* sigmoid of the presence logit: is it in the picture at all? */
+    int              tokens;           /* of the text, start and end included */
+    int              cut;              /* 1: the text was longer than fits and was cut */
+} samite_result;
+
+SAMITE_API int  samite_image_segment(samite_image *im, const samite_prompt *p, samite_result **out, samite_error *err);
+SAMITE_API void samite_result_free(samite_result *r);
+
+/* Paints a mask into out[height, width]: 1 inside, 0 outside. */
+SAMITE_API void samite_mask_paint(const samite_mask *m, uint8_t *out);
+
+/* ---- 5. Alignment: compare with reference numbers ------------------------------------------------------------------ */
+
+typedef struct samite_compared {
+    const char *name;                  /* valid during the callback */
+    double      max_difference, relative, cosine;   /* relative = max |difference| / max |reference| */
+    int         within;                /* 1: inside the tolerance */
+    const char *note;                  /* "shape [1,2] expected [1,3]", "missing here", or "" */
+} samite_compared;
+typedef void (*samite_compared_fn)(void *user, const samite_compared *c);
+
+typedef struct samite_align_options {
+    size_t             size;
+    const char        *reference;      /* folder with prompts.json and *.safetensors, or with tokens.jsonl / pixels.safetensors */
+    const char        *photos;         /* folder of the pictures that pixels.safetensors speaks of, or NULL */
+    samite_model      *against;        /* or compare two models of ours on image + text */
+    const char        *image, *text;
+    double             max_relative, min_cosine;    /* 0 = by the size of the model */
+    samite_compared_fn each;           /* called once per tensor */
+    void              *user;
+} samite_align_options;
+typedef struct samite_align_summary {
+    int    compared, outside, skipped; /* skipped: parts that this build does not compute */
+    char   worst[128];                 /* tensor with the largest relative difference */
+    double worst_relative, least_cosine;
+} samite_align_summary;
+/* SAMITE_FAILED when anything is out of tolerance. `m` may be NULL for an inputs folder. */
+SAMITE_API int samite_align(samite_model *m, const samite_align_options *o, samite_align_summary *out, samite_error *err);
+
+/* ---- 6. Speed and this machine --------------------------------------------------------------------------------------- */
+
+typedef struct samite_timing {
+    double load, image_encode, text, ground;        /* seconds, best of the repeats */
+    double image_gflops, text_gflops, ground_gflops;/* work of one call, 10^9 operations */
+    double gemm_rate;                               /* GFLOP/s reached by a plain product in the same run */
+    uint64_t peak_bytes;                            /* largest resident size of the process so far */
+} samite_timing;
+SAMITE_API int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text, int repeats,
+                            samite_timing *out, samite_error *err);
+
+typedef struct samite_machine {
+    char     cpu[128];                 /* brand string */
+    char     features[256];            /* "AVX2 FMA AVX512F ..." */
+    char     kernels[16];              /* level in use */
+    int      threads, cores;
+    uint64_t memory_bytes, memory_free;
+    char     libraries[256];           /* "oneDNN 2.6.3, libjpeg-turbo 2.1.5, ..." */
+} samite_machine;
+SAMITE_API void samite_machine_describe(samite_machine *out);
+
 #ifdef __cplusplus
 }
 #endif
