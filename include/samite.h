@@ -225,6 +225,52 @@ typedef struct samite_machine {
 } samite_machine;
 SAMITE_API void samite_machine_describe(samite_machine *out);
 
+/* ---- 7. Result files ----------------------------------------------------------------------------------------------- */
+
+/* One object on a page; objects are numbered 1, 2, ... in the order they are given, in every file alike. */
+typedef struct samite_object {
+    const samite_instance *instance;
+    int                    name;       /* index into the page's names */
+} samite_object;
+
+/* A picture and what was found in it, as the writers below take it. All pointers are borrowed. */
+typedef struct samite_page {
+    size_t               size;         /* set by the initializer */
+    const char          *file;         /* name of the picture, as it shall stand in the files */
+    const samite_pixels *pixels;
+    const char *const   *names;        /* the prompts: categories 1, 2, ... of a COCO file; equal names are one category */
+    int                  name_count;
+    const samite_object *object;
+    int                  object_count;
+} samite_page;
+#define SAMITE_PAGE_INIT {sizeof(samite_page), NULL, NULL, NULL, 0, NULL, 0}
+
+/* Every file appears whole or not at all. A mask of another size than the picture is SAMITE_USAGE. */
+
+/* COCO file of one picture: annotations with bbox, area, score, run lengths as "segmentation" (exact) and outlines as
+ * "polygons". `info`: a JSON object that becomes the file's "info", or NULL. */
+SAMITE_API int samite_write_coco(const samite_page *page, const char *info, const char *path, samite_error *err);
+/* 8-bit PNG, 255 inside. */
+SAMITE_API int samite_write_mask(const samite_mask *m, const char *path, samite_error *err);
+/* 16-bit gray PNG: number of the object, 0 = none. Where masks overlap the object named first is on top. */
+SAMITE_API int samite_write_label_map(const samite_page *page, const char *path, samite_error *err);
+
+typedef struct samite_overlay_options {
+    size_t size;
+    int    no_masks, no_boxes, no_names;
+} samite_overlay_options;
+#define SAMITE_OVERLAY_OPTIONS_INIT {sizeof(samite_overlay_options), 0, 0, 0}
+/* The picture with masks, boxes, names and scores drawn in; `options` may be NULL. PNG, or JPEG when `path` ends so. */
+SAMITE_API int samite_write_overlay(const samite_page *page, const samite_overlay_options *options, const char *path,
+                                    samite_error *err);
+
+/* Run lengths in COCO's compressed text form; give it back to samite_free. */
+SAMITE_API int  samite_mask_string(char **out, const samite_mask *m, samite_error *err);
+SAMITE_API void samite_free(void *text);
+
+/* Does the name end like a picture file (".jpg", ".PNG", ...)? For listing folders. */
+SAMITE_API int samite_is_picture_name(const char *name);
+
 #ifdef __cplusplus
 }
 #endif
