@@ -1,6 +1,7 @@
 /* progress.c - the progress line. */
 #include "base/progress.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -41,16 +42,17 @@ static void draw(progress *p, double now)
 {
     double share = p->total ? (double)p->done / (double)p->total : 0;
     double spent = now - p->started;
+    const char *name = p->label[0] ? p->label : p->stage;
     if (share > 1)
         share = 1;
     if (share > 0) {
         char left[32];
         format_time(left, sizeof left, spent / share - spent);
-        fprintf(stderr, "\r\033[K%s %3.0f %%, %s left", p->stage, share * 100, left);
+        fprintf(stderr, "\r\033[K%s %3.0f %%, %s left", name, share * 100, left);
     } else {
         char so_far[32];
         format_time(so_far, sizeof so_far, spent);
-        fprintf(stderr, "\r\033[K%s, %s", p->stage, so_far);
+        fprintf(stderr, "\r\033[K%s, %s", name, so_far);
     }
     fflush(stderr);
     p->last_draw = now;
@@ -69,11 +71,25 @@ void progress_update(progress *p, const char *stage, uint64_t done, uint64_t tot
         draw(p, now);
 }
 
-void progress_close(progress *p)
+void progress_label(progress *p, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(p->label, sizeof p->label, format, args);
+    va_end(args);
+}
+
+void progress_hide(progress *p)
 {
     if (p->shown && p->last_draw > 0) {
         fputs("\r\033[K", stderr);
         fflush(stderr);
+        p->last_draw = 0;
     }
+}
+
+void progress_close(progress *p)
+{
+    progress_hide(p);
     memset(p, 0, sizeof *p);
 }
