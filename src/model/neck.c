@@ -1,0 +1,42 @@
+/* neck.c - a pyramid from the trunk's last map: enlarge or halve it, then 1x1 and 3x3 convolutions to width d. */
+#include "model/neck.h"
+
+void neck_declare(neck *n, registry *g, const char *name, model_part part, const config *c)
+{
+    int64_t d = c->vit_dim, width[NECK_LEVELS] = {d / 4, d / 2, d, d};
+    size_t mark = registry_enter(g, "detector.backbone.vision_backbone.%s", name);
+    g->part = part;
+    for (int i = 0; i < NECK_LEVELS; i++) {
+        size_t inner = registry_enter(g, "%d", i);
+        if (i == 0) {
+            declare_up(g, "dconv_2x2_0", &n->up0, d, d / 2);
+            declare_up(g, "dconv_2x2_1", &n->up1, d / 2, d / 4);
+        } else if (i == 1) {
+            declare_up(g, "dconv_2x2", &n->up, d, d / 2);
+        }
+        declare_conv1(g, "conv_1x1", &n->reduce[i], width[i], c->d);
+        declare_conv(g, "conv_3x3", &n->smooth[i], c->d, c->d, 3, 1, 1, 1);
+        registry_leave(g, inner);
+    }
+    registry_leave(g, mark);
+}
+
+static tensor *scaled(run *r, const neck *n, tensor *x, int level)
+{
+    switch (level) {
+    case 0: return conv_up2(r, conv_up2(r, x, &n->up0, ACT_GELU), &n->up1, ACT_NONE);
+    case 1: return conv_up2(r, x, &n->up, ACT_NONE);
+    case 2: return x;
+    default: return max_pool2(r, x);
+    }
+}
+
+void neck_forward(run *r, const neck *n, tensor *x, tensor **level, int levels, const char *prefix)
+{
+    for (int i = 0; i < levels; i++) {
+        run_part(r, "%s.%d", prefix, i);
+        size_t mark = run_mark(r);
+        tensor *y = conv(r, linear(r, scaled(r, n, x, i), &n->reduce[i]), &n->smooth[i], ACT_NONE);
+        level[i] = run_keep(r, mark, note(r, y, "%s.%d", prefix, i));
+    }
+}

@@ -1,0 +1,128 @@
+/* sam3.c - the parts put together. */
+#include "model/sam3.h"
+
+#include <stdlib.h>
+
+static bool open_parts(sam3 *m)
+{
+    registry *g = &m->all;
+    const config *c = &m->c;
+    if (!vit_open(&m->trunk, g, c))
+        return false;
+    neck_declare(&m->neck, g, "convs", PART_NECK, c);
+    neck_declare(&m->tracker_neck, g, "sam2_convs", PART_TRACKER_NECK, c);
+    if (!text_open(&m->text, g, c) || !geometry_open(&m->geometry, g, c) || !fusion_open(&m->fusion, g, c) ||
+        !decoder_open(&m->decoder, g, c))
+        return false;
+    seghead_declare(&m->seghead, g, c);
+    return !g->failed;
+}
+
+int sam3_open(sam3 **out, const config *c, samite_error *err)
+{
+    sam3 *m = calloc(1, sizeof *m);
+    *out = NULL;
+    if (!m)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for the network's description");
+    m->c = *c;
+    if (!open_parts(m)) {
+        sam3_close(m);
+        return fail(err, SAMITE_RESOURCE, "the network's description could not be built (out of memory, or %d decoder "
+                    "layers where at most %d work)", c->dec_layers, DECODER_MAX_LAYERS);
+    }
+    *out = m;
+    return 0;
+}
+
+void sam3_close(sam3 *m)
+{
+    if (!m)
+        return;
+    registry_free(&m->all);
+    vit_close(&m->trunk);
+    text_close(&m->text);
+    geometry_close(&m->geometry);
+    fusion_close(&m->fusion);
+    free(m);
+}
+
+static tensor *position_codes(run *r, int64_t side, int64_t d)
+{
+    tensor *t = run_constant(r, 3, (int64_t[]){side, side, d});
+    if (t->data && run_ok(r))
+        grid_codes(t->data, side, side, d);
+    return t;
+}
+
+/* The codes of all levels, and the coarsest level, exist only for those who listen. */
+static void note_extras(run *r, const sam3 *m)
+{
+    int64_t side = config_tokens(&m->c) * 4;
+    for (int i = 0; i < NECK_LEVELS; i++, side /= 2) {
+        size_t mark = run_mark(r);
+        note(r, position_codes(r, side, m->c.d), "neck_pos.%d", i);
+        run_drop(r, mark);
+    }
+}
+
+void sam3_encode_image(run *r, const sam3 *m, tensor *pixels, bool keep_trunk, encoded_image *out)
+{
+    *out = (encoded_image){0};
+    size_t mark = run_mark(r);
+    note(r, pixels, "input");
+    tensor *x = vit_forward(r, &m->trunk, pixels);
+    neck_forward(r, &m->neck, x, out->level, run_observed(r) ? NECK_LEVELS : NECK_LEVELS - 1, "neck");
+    if (run_observed(r))
+        note_extras(r, m);
+    out->codes = position_codes(r, config_tokens(&m->c), m->c.d);
+    out->begun = fusion_begin(r, &m->fusion, out->level[2], out->codes);
+    tensor *keep[] = {x, out->level[0], out->level[1], out->level[2], out->codes, out->begun};
+    if (keep_trunk)
+        out->trunk = x;
+    run_keep_all(r, mark, keep + (keep_trunk ? 0 : 1), keep_trunk ? 6 : 5);
+    out->level[3] = NULL;
+}
+
+void sam3_tracker_levels(run *r, const sam3 *m, const encoded_image *im, tensor **level)
+{
+    if (!im->trunk) {
+        run_fail(r, SAMITE_FAILED, "the trunk's map was not kept");
+        return;
+    }
+    neck_forward(r, &m->tracker_neck, im->trunk, level, run_observed(r) ? NECK_LEVELS : NECK_LEVELS - 1, "tracker_neck");
+}
+
+/* The examples' tokens belong to every prompt of the batch; their mask is all valid. */
+static tensor *extended_mask(run *r, tensor *mask, int64_t more)
+{
+    if (!mask)
+        return NULL;
+    int64_t batch = mask->dim[0], n = mask->dim[1];
+    tensor *all = run_constant(r, 2, (int64_t[]){batch, n + more});
+    for (int64_t b = 0; all->data && run_ok(r) && b < batch; b++)
+        for (int64_t i = 0; i < n + more; i++)
+            all->data[b * (n + more) + i] = i < n ? mask->data[b * n + i] : 0;
+    return all;
+}
+
+void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
+                 grounded *out)
+{
+    tensor *tokens = geometry_forward(r, &m->geometry, x, im->level[2], im->codes);
+    out->mask = extended_mask(r, mask, tokens->dim[1]);
+    out->prompt = concat(r, words, tokens, 1);
+    out->memory = fusion_forward(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask);
+    decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, &out->found);
+}
+
+tensor *sam3_masks(run *r, const sam3 *m, const encoded_image *im, const grounded *g, const int32_t *query, int count)
+{
+    size_t mark = run_mark(r);
+    tensor *pixels = seghead_pixels(r, &m->seghead, im->level, g->memory, g->prompt, g->mask);
+    if (run_observed(r))
+        seghead_semantic(r, &m->seghead, pixels);
+    tensor *q = g->found.queries;
+    q = gather_rows(r, reshape(r, q, 2, (int64_t[]){tensor_rows(q), tensor_cols(q)}), query, count);
+    q = reshape(r, q, 3, (int64_t[]){1, count, tensor_cols(q)});
+    return run_keep(r, mark, seghead_masks(r, &m->seghead, pixels, q));
+}
