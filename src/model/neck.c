@@ -7,7 +7,7 @@ void neck_declare(neck *n, registry *g, const char *name, model_part part, const
     size_t mark = registry_enter(g, "detector.backbone.vision_backbone.%s", name);
     g->part = part;
     for (int i = 0; i < NECK_LEVELS; i++) {
-        size_t inner = registry_enter(g, "%d", i);
+        size_t inner = registry_enter(g, "%d", i), from = g->count;
         if (i == 0) {
             declare_up(g, "dconv_2x2_0", &n->up0, d, d / 2);
             declare_up(g, "dconv_2x2_1", &n->up1, d / 2, d / 4);
@@ -16,6 +16,8 @@ void neck_declare(neck *n, registry *g, const char *name, model_part part, const
         }
         declare_conv1(g, "conv_1x1", &n->reduce[i], width[i], c->d);
         declare_conv(g, "conv_3x3", &n->smooth[i], c->d, c->d, 3, 1, 1, 1);
+        if (i == NECK_LEVELS - 1)
+            registry_unused(g, from);
         registry_leave(g, inner);
     }
     registry_leave(g, mark);

@@ -44,6 +44,12 @@ entry *registry_find(const registry *g, const char *name)
     return NULL;
 }
 
+void registry_unused(registry *g, size_t from)
+{
+    for (size_t i = from; i < g->count; i++)
+        g->entries[i]->unused = true;
+}
+
 size_t registry_enter(registry *g, const char *format, ...)
 {
     size_t mark = g->path_size;

@@ -20,7 +20,8 @@ typedef struct entry {
     model_part part;
     int        packers;      /* layers that pack this tensor and then no longer need its values */
     bool       raw;          /* values are read by ops themselves (norms, embeddings, tokens) */
-    bool       missing;      /* the file has no such tensor (optional parts only) */
+    bool       unused;       /* official files have it, the network does not need it */
+    bool       missing;      /* the file has no such tensor */
 } entry;
 
 typedef struct layer {
@@ -42,6 +43,9 @@ typedef struct registry {
 
 void registry_free(registry *g);
 entry *registry_find(const registry *g, const char *name);
+
+/* Marks the tensors declared since `from` (a value of g->count) as unused. */
+void registry_unused(registry *g, size_t from);
 
 /* Enter "blocks.3." below the current path; returns the mark for registry_leave. */
 size_t registry_enter(registry *g, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -14,10 +14,13 @@ void seghead_declare(seghead *s, registry *g, const config *c)
     declare_norm(g, "cross_attn_norm", &s->prompt_norm, c->d, NORM_EPS);
     for (int i = 0; i < 3; i++) {
         char name[40];
+        size_t from = g->count;
         snprintf(name, sizeof name, "pixel_decoder.conv_layers.%d", i);
         declare_conv(g, name, &s->conv[i], c->d, c->d, 3, 1, 1, 1);
         snprintf(name, sizeof name, "pixel_decoder.norms.%d", i);
         declare_norm(g, name, &s->group[i], c->d, NORM_EPS);
+        if (i == 2)
+            registry_unused(g, from);
     }
     declare_mlp(g, "mask_predictor.mask_embed", &s->mask_embed, c->d, c->d, c->d, 3);
     declare_conv1(g, "instance_seg_head", &s->instance, c->d, c->d);

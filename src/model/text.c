@@ -28,6 +28,9 @@ bool text_open(text_encoder *t, registry *g, const config *c)
     g->part = PART_TEXT;
     size_t inner = registry_enter(g, "encoder");
     t->positions = declare_matrix(g, "positional_embedding", c->context, w);
+    size_t from = g->count;
+    declare_matrix(g, "text_projection", w, c->text_projection);
+    registry_unused(g, from);
     t->tokens = declare_matrix(g, "token_embedding.weight", c->vocabulary, w);
     for (int i = 0; i < t->layers; i++) {
         size_t block = registry_enter(g, "transformer.resblocks.%d", i);
