@@ -1,0 +1,297 @@
+/* native.c - opens a checkpoint, checks that everything needed is there, and packs parts on first use. */
+#include "runtime/native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "formats/formula.h"
+#include "runtime/config_file.h"
+
+/* "formula:NAME[,seed=N]" */
+static int open_formula(native *n, config *c, const char *path, samite_error *err)
+{
+    char name[32] = "";
+    const char *rest = path + strlen("formula:"), *comma = strchr(rest, ',');
+    size_t size = comma ? (size_t)(comma - rest) : strlen(rest);
+    if (size < sizeof name)
+        memcpy(name, rest, size);
+    if (!config_preset(c, name))
+        return fail(err, SAMITE_USAGE, "%s: a formula model is one of tiny, small, full", path);
+    if (!comma)
+        return 0;
+    char *end;
+    const char *digits = comma + strlen(",seed=");
+    n->seed = starts_with(comma, ",seed=") ? strtoull(digits, &end, 10) : 0;
+    if (!starts_with(comma, ",seed=") || end == digits || *end || *digits == '-')
+        return fail(err, SAMITE_USAGE, "%s: after the size only ,seed=N is understood", path);
+    return 0;
+}
+
+static bool same_shape(const entry *e, const weight *w)
+{
+    if (e->p.t.axes != w->axes)
+        return false;
+    for (int i = 0; i < w->axes; i++)
+        if (e->p.t.dim[i] != w->dim[i])
+            return false;
+    return true;
+}
+
+static int refuse_shape(const native *n, const entry *e, const weight *w, samite_error *err)
+{
+    weight expected = {.axes = e->p.t.axes};
+    memcpy(expected.dim, e->p.t.dim, sizeof e->p.t.dim);
+    char a[96], b[96];
+    return fail(err, SAMITE_INPUT, "%s: tensor %s has shape %s, expected %s", n->source, e->p.name,
+                weight_shape(w, a, sizeof a), weight_shape(&expected, b, sizeof b));
+}
+
+/* Without these nothing works. */
+static bool needed(model_part p)
+{
+    return p <= PART_DECODER;
+}
+
+static int refuse_missing(const native *n, const entry *const *first, int shown, uint64_t count, samite_error *err)
+{
+    const char *why = weights_refusal(n->file, first[0]->p.name);
+    if (why)
+        return fail(err, SAMITE_INPUT, "%s: tensor %s %s", n->source, first[0]->p.name, why);
+    text names = {0};
+    for (int i = 0; i < shown; i++)
+        text_printf(&names, "%s%s", i ? ", " : "", first[i]->p.name);
+    int code = fail(err, SAMITE_INPUT, "%s: %llu tensors that SAM 3 needs are missing (%s%s); the file looks like %s. "
+                    "Give the official sam3.pt or a complete fine-tuned file", n->source, (unsigned long long)count,
+                    names.data ? names.data : "", count > (uint64_t)shown ? ", ..." : "", weights_guess(n->file));
+    text_free(&names);
+    return code;
+}
+
+/* Looks every tensor of the network up in the file. */
+static int bind(native *n, samite_error *err)
+{
+    registry *g = &n->net->all;
+    const entry *first[3];
+    uint64_t lacking = 0;
+    int shown = 0;
+    for (int p = 0; p < PART_COUNT; p++)
+        n->available[p] = true;
+    for (size_t i = 0; i < g->count; i++) {
+        entry *e = g->entries[i];
+        const weight *w = weights_find(n->file, e->p.name);
+        if (w && !same_shape(e, w))
+            return refuse_shape(n, e, w, err);
+        n->loaded += w != NULL;
+        e->missing = !w;
+        if (w || e->unused)
+            continue;
+        n->missing++;
+        n->available[e->part] = false;
+        if (!needed(e->part))
+            continue;
+        if (shown < 3)
+            first[shown++] = e;
+        lacking++;
+    }
+    n->ignored = weights_count(n->file) - n->loaded;
+    return lacking ? refuse_missing(n, first, shown, lacking, err) : 0;
+}
+
+static int choose_side(config *c, int side, samite_error *err)
+{
+    if (!side)
+        return 0;
+    if (!config_side_valid(c, side)) {
+        int step = c->patch * c->vit_window;
+        return fail(err, SAMITE_USAGE, "an input side of %d pixels does not work: it must be a multiple of %d (patch %d x "
+                    "window %d), for example %d, %d or %d", side, step, c->patch, c->vit_window, step, 2 * step, 3 * step);
+    }
+    c->image = side;
+    return 0;
+}
+
+static int choose_precision(native *n, const char *name, samite_error *err)
+{
+    n->type = GEMM_F32;
+    if (name && strcmp(name, "bf16") == 0)
+        n->type = GEMM_BF16;
+    else if (name && strcmp(name, "f32") != 0)
+        return fail(err, SAMITE_USAGE, "precision '%s' is unknown: f32 or bf16", name);
+    return 0;
+}
+
+static int open_into(native *n, const char *path, const native_options *o, samite_error *err)
+{
+    config c;
+    int code;
+    if (!(n->source = text_copy(path)))
+        return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", path);
+    if ((code = choose_precision(n, o->precision, err)))
+        return code;
+    bool formula = starts_with(path, "formula:");
+    if (formula) {
+        if ((code = open_formula(n, &c, path, err)))
+            return code;
+    } else if ((code = weights_open(&n->file, path, err)) || (code = config_from_weights(&c, n->file, err))) {
+        return code;
+    }
+    if ((code = choose_side(&c, o->side, err)) || (code = sam3_open(&n->net, &c, err)))
+        return code;
+    if (!formula)
+        return bind(n, err);
+    for (int p = 0; p < PART_COUNT; p++)
+        n->available[p] = true;
+    n->loaded = n->net->all.count;
+    return 0;
+}
+
+int native_open(native **out, const char *path, const native_options *o, samite_error *err)
+{
+    *out = NULL;
+    native *n = calloc(1, sizeof *n);
+    if (!n)
+        return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", path);
+    pthread_mutex_init(&n->lock, NULL);
+    int code = open_into(n, path, o, err);
+    if (code) {
+        native_close(n);
+        return code;
+    }
+    *out = n;
+    return 0;
+}
+
+void native_close(native *n)
+{
+    if (!n)
+        return;
+    sam3_close(n->net);
+    weights_close(n->file);
+    free(n->source);
+    pthread_mutex_destroy(&n->lock);
+    free(n);
+}
+
+float *native_values(const native *n, const entry *e)
+{
+    const tensor *t = &e->p.t;
+    float *values = malloc(sizeof(float) * (size_t)(tensor_count(t) ? tensor_count(t) : 1));
+    if (!values)
+        return NULL;
+    if (n->file)
+        weight_to_f32(values, weights_find(n->file, e->p.name));
+    else
+        formula_fill(values, e->p.name, t->axes, t->dim, n->seed);
+    return values;
+}
+
+/* A param is the first member of its registry entry, hence the casts below.
+ * Gives the tensor its values: straight from the mapped file where that holds aligned f32, else converted. */
+static bool materialise(const native *n, param *p)
+{
+    entry *e = (entry *)p;
+    if (p->t.data || e->missing)
+        return true;
+    const weight *w = n->file ? weights_find(n->file, p->name) : NULL;
+    if (w && w->type == DT_F32 && weight_contiguous(w) && (uintptr_t)w->data % sizeof(float) == 0) {
+        p->t.data = (float *)(uintptr_t)w->data;
+        return true;
+    }
+    p->t.data = native_values(n, e);
+    p->owned = p->t.data != NULL;
+    return p->owned;
+}
+
+/* A layer has packed the tensor: when it was the last one, its values are no longer needed. */
+static void release(param *p)
+{
+    entry *e = (entry *)p;
+    if (--e->packers > 0 || e->raw)
+        return;
+    if (p->owned)
+        free(p->t.data);
+    else
+        file_map_drop(p->t.data, sizeof(float) * (size_t)tensor_count(&p->t));
+    p->t.data = NULL;
+    p->owned = false;
+}
+
+/* Small heads stay in f32: they cost nothing and decide scores and boxes. */
+static gemm_type type_of(const native *n, const layer *l)
+{
+    return l->part == PART_DECODER || l->part == PART_GEOMETRY ? GEMM_F32 : n->type;
+}
+
+static bool layer_ready(const layer *l)
+{
+    return l->kind == LAYER_LINEAR ? l->linear->packed != NULL
+         : l->kind == LAYER_CONV ? l->conv->packed != NULL : l->up->packed != NULL;
+}
+
+static bool prepare_layer(native *n, layer *l)
+{
+    param *w = l->kind == LAYER_LINEAR ? l->linear->w : l->kind == LAYER_CONV ? l->conv->w : l->up->w;
+    param *b = l->kind == LAYER_LINEAR ? l->linear->b : l->kind == LAYER_CONV ? l->conv->b : l->up->b;
+    if (layer_ready(l) || ((entry *)w)->missing)
+        return true;
+    gemm_type type = type_of(n, l);
+    if (!materialise(n, w) || (b && !materialise(n, b)))
+        return false;
+    bool ok = l->kind == LAYER_LINEAR ? linear_pack(l->linear, type)
+            : l->kind == LAYER_CONV ? conv_w_pack(l->conv, type) : up_w_pack(l->up, type);
+    if (!ok)
+        return false;
+    release(w);
+    if (b)
+        release(b);
+    return true;
+}
+
+static uint64_t layers_in(const registry *g, unsigned parts)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < g->layer_count; i++)
+        n += parts >> g->layers[i].part & 1;
+    return n;
+}
+
+static int prepare_locked(native *n, unsigned parts, native_progress progress, void *user, samite_error *err)
+{
+    registry *g = &n->net->all;
+    uint64_t total = layers_in(g, parts), done = 0;
+    for (size_t i = 0; i < g->count; i++)
+        if (parts >> g->entries[i]->part & 1 && g->entries[i]->raw && !materialise(n, &g->entries[i]->p))
+            return fail(err, SAMITE_RESOURCE, "not enough memory for the weights of %s", n->source);
+    for (size_t i = 0; i < g->layer_count; i++) {
+        layer *l = &g->layers[i];
+        if (!(parts >> l->part & 1))
+            continue;
+        if (progress && progress(user, done, total))
+            return fail(err, SAMITE_CANCELLED, "stopped");
+        if (!prepare_layer(n, l))
+            return fail(err, SAMITE_RESOURCE, "not enough memory for the weights of the %s of %s",
+                        model_part_name(l->part), n->source);
+        done++;
+    }
+    return 0;
+}
+
+int native_prepare(native *n, unsigned parts, native_progress progress, void *user, samite_error *err)
+{
+    int code = 0;
+    pthread_mutex_lock(&n->lock);
+    for (int p = 0; p < PART_COUNT && !code; p++) {
+        if (!(parts >> p & 1) || n->ready[p])
+            continue;
+        if (!n->available[p])
+            code = fail(err, SAMITE_INPUT, "%s has no %s, which this needs", n->source, model_part_name((model_part)p));
+        else
+            code = prepare_locked(n, 1u << p, progress, user, err);
+        n->ready[p] = !code;
+    }
+    pthread_mutex_unlock(&n->lock);
+    return code;
+}

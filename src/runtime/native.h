@@ -1,0 +1,43 @@
+/* native.h - a network with its values: bound to a file or a formula, prepared part by part when first needed. */
+#ifndef RUNTIME_NATIVE_H
+#define RUNTIME_NATIVE_H
+
+#include <pthread.h>
+
+#include "formats/weights.h"
+#include "model/sam3.h"
+
+typedef struct native {
+    sam3     *net;
+    weights  *file;                    /* NULL for a formula */
+    uint64_t  seed;                    /* of the formula */
+    char     *source;                  /* the path as given */
+    gemm_type type;                    /* arithmetic of the big layers */
+    bool      available[PART_COUNT];   /* all tensors of the part are there */
+    bool      ready[PART_COUNT];       /* packed */
+    uint64_t  loaded, ignored, missing;/* tensors of the file, tensors of the network */
+    pthread_mutex_t lock;              /* guards ready[] and the preparation */
+} native;
+
+typedef struct native_options {
+    int         side;                  /* input side, 0 = the model's own */
+    const char *precision;             /* NULL, "f32", "bf16" */
+} native_options;
+
+/* Path as in samite_model_open. Fails when a tensor of the detector is missing or has another shape, naming the first
+ * few and what the file looks like. Nothing is copied. */
+int  native_open(native **out, const char *path, const native_options *o, samite_error *err);
+void native_close(native *n);
+
+/* Makes parts (a set of 1 << PART_..) ready for computing. `progress` (may be NULL) returns nonzero to stop. */
+typedef int (*native_progress)(void *user, uint64_t done, uint64_t total);
+int  native_prepare(native *n, unsigned parts, native_progress progress, void *user, samite_error *err);
+#define PARTS_IMAGE  (1u << PART_TRUNK | 1u << PART_NECK | 1u << PART_FUSION)
+#define PARTS_TEXT   (1u << PART_TEXT)
+#define PARTS_GROUND (1u << PART_GEOMETRY | 1u << PART_FUSION | 1u << PART_DECODER)
+#define PARTS_MASKS  (1u << PART_MASK_HEAD)
+
+/* Values of one tensor as f32 in a new buffer (yours to free): for writing a formula model. NULL: out of memory. */
+float *native_values(const native *n, const entry *e);
+
+#endif
