@@ -1,0 +1,206 @@
+/* jpeg.c - JPEG through libjpeg-turbo: reading any colour layout as RGB, writing RGB. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include "base/file.h"
+#include "io/decoders.h"
+
+#define MAX_SCANS 200   /* real progressive files have about ten; thousands of scans over a large picture stall a reader */
+
+typedef struct jpeg_reader {
+    struct jpeg_decompress_struct c;
+    struct jpeg_error_mgr         errors;
+    struct jpeg_progress_mgr      monitor;
+    jmp_buf                       failed;
+    char                          text[JMSG_LENGTH_MAX];
+    bool                          ended_early, keep_truncated;
+} jpeg_reader;
+
+static void on_error(j_common_ptr c)
+{
+    jpeg_reader *r = c->client_data;
+    c->err->format_message(c, r->text);
+    longjmp(r->failed, 1);
+}
+
+/* Warnings about odd data are passed over, as other readers do; only the end of the file counts. */
+static void on_message(j_common_ptr c, int level)
+{
+    jpeg_reader *r = c->client_data;
+    if (level >= 0 || c->err->msg_code != JWRN_JPEG_EOF)
+        return;
+    r->ended_early = true;
+    if (!r->keep_truncated)
+        longjmp(r->failed, 1);
+}
+
+static void on_progress(j_common_ptr c)
+{
+    jpeg_reader *r = c->client_data;
+    if (r->c.input_scan_number > MAX_SCANS) {
+        snprintf(r->text, sizeof r->text, "more than %d scans", MAX_SCANS);
+        longjmp(r->failed, 1);
+    }
+}
+
+static int find_orientation(const jpeg_reader *r)
+{
+    static const char xmp[] = "http://ns.adobe.com/xap/1.0/";
+    int from_xmp = 0;
+    for (jpeg_saved_marker_ptr m = r->c.marker_list; m; m = m->next) {
+        if (m->data_length >= 6 && memcmp(m->data, "Exif\0\0", 6) == 0) {
+            int o = exif_find_orientation(m->data, m->data_length);
+            if (o)
+                return o;
+        } else if (m->data_length > sizeof xmp && memcmp(m->data, xmp, sizeof xmp) == 0 && !from_xmp) {
+            from_xmp = xmp_find_orientation(m->data, m->data_length);
+        }
+    }
+    return from_xmp ? from_xmp : 1;
+}
+
+static uint8_t scale255(unsigned a, unsigned b)
+{
+    unsigned t = a * b + 128;
+    return (uint8_t)((t + (t >> 8)) >> 8);
+}
+
+/* Four inks, stored inverted as Adobe does (and as every reader assumes), to RGB without a colour profile. */
+static void inks_to_rgb(uint8_t *rgb, const uint8_t *inks, int width)
+{
+    for (int x = 0; x < width; x++, rgb += 3, inks += 4) {
+        for (int i = 0; i < 3; i++)
+            rgb[i] = (uint8_t)(inks[3] - scale255(255u - inks[i], inks[3]));
+    }
+}
+
+static int read_rows(pixels *out, jpeg_reader *r)
+{
+    struct jpeg_decompress_struct *c = &r->c;
+    bool inks = c->out_color_space == JCS_CMYK;
+    JSAMPARRAY line = inks ? c->mem->alloc_sarray((j_common_ptr)c, JPOOL_IMAGE, c->output_width * 4, 1) : NULL;
+    while (c->output_scanline < c->output_height) {
+        uint8_t *row = out->rgb + (size_t)c->output_scanline * (size_t)out->width * 3;
+        JSAMPROW to = inks ? line[0] : row;
+        if (jpeg_read_scanlines(c, &to, 1) == 1 && inks)
+            inks_to_rgb(row, line[0], out->width);
+    }
+    return SAMITE_OK;
+}
+
+/* Everything that may jump to r->failed. */
+static int read_picture(pixels *out, jpeg_reader *r, const image_source *src, samite_error *err)
+{
+    struct jpeg_decompress_struct *c = &r->c;
+    jpeg_mem_src(c, src->data, (unsigned long)src->size);
+    jpeg_save_markers(c, JPEG_APP0 + 1, 0xffff);
+    jpeg_read_header(c, TRUE);
+    out->exif_orientation = find_orientation(r);
+    if (c->num_components != 1 && c->num_components != 3 && c->num_components != 4)
+        return fail(err, SAMITE_INPUT, "%s: JPEG with %d colour components: expected 1, 3 or 4; convert it first",
+                    src->name, c->num_components);
+    c->out_color_space = c->num_components == 4 ? JCS_CMYK : JCS_RGB;
+    int code = pixels_alloc(out, src, c->image_width, c->image_height, err);
+    if (code != SAMITE_OK)
+        return code;
+    jpeg_start_decompress(c);
+    return read_rows(out, r);
+}
+
+int decode_jpeg(pixels *out, const image_source *src, samite_error *err)
+{
+    jpeg_reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return fail(err, SAMITE_RESOURCE, "%s: no memory for reading JPEG", src->name);
+    int code;
+    r->keep_truncated = src->keep_truncated;
+    r->c.err = jpeg_std_error(&r->errors);
+    r->errors.error_exit = on_error;
+    r->errors.emit_message = on_message;
+    r->monitor.progress_monitor = on_progress;
+    r->c.client_data = r;
+    if (setjmp(r->failed) == 0) {
+        jpeg_create_decompress(&r->c);
+        r->c.client_data = r;
+        r->c.progress = &r->monitor;
+        code = read_picture(out, r, src, err);
+        out->truncated = r->ended_early;
+    } else if (r->ended_early && !r->keep_truncated) {
+        code = fail_truncated(src, "JPEG", err);
+    } else {
+        code = fail(err, SAMITE_INPUT, "%s: damaged or unusual JPEG (%s): convert it or get another copy", src->name,
+                    r->text);
+    }
+    jpeg_destroy_decompress(&r->c);
+    free(r);
+    return code;
+}
+
+typedef struct jpeg_writer {
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr       errors;
+    jmp_buf                     failed;
+    char                        text[JMSG_LENGTH_MAX];
+    unsigned char              *bytes;
+    unsigned long               size;
+} jpeg_writer;
+
+static void on_write_error(j_common_ptr c)
+{
+    jpeg_writer *w = c->client_data;
+    c->err->format_message(c, w->text);
+    longjmp(w->failed, 1);
+}
+
+static int compress(jpeg_writer *w, const uint8_t *rgb, int width, int height, int quality)
+{
+    w->c.err = jpeg_std_error(&w->errors);
+    w->errors.error_exit = on_write_error;
+    w->c.client_data = w;
+    if (setjmp(w->failed) != 0)
+        return SAMITE_FAILED;
+    jpeg_create_compress(&w->c);
+    w->c.client_data = w;
+    jpeg_mem_dest(&w->c, &w->bytes, &w->size);
+    w->c.image_width = (JDIMENSION)width;
+    w->c.image_height = (JDIMENSION)height;
+    w->c.input_components = 3;
+    w->c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&w->c);
+    jpeg_set_quality(&w->c, quality, TRUE);
+    w->c.optimize_coding = TRUE;
+    jpeg_start_compress(&w->c, TRUE);
+    while (w->c.next_scanline < w->c.image_height) {
+        JSAMPROW row = (JSAMPROW)(uintptr_t)(rgb + (size_t)w->c.next_scanline * (size_t)width * 3);
+        jpeg_write_scanlines(&w->c, &row, 1);
+    }
+    jpeg_finish_compress(&w->c);
+    return SAMITE_OK;
+}
+
+int image_write_jpeg(const char *path, const uint8_t *rgb, int width, int height, int quality, samite_error *err)
+{
+    if (width < 1 || height < 1 || width > JPEG_MAX_DIMENSION || height > JPEG_MAX_DIMENSION)
+        return fail(err, SAMITE_USAGE, "%s: JPEG holds up to %ld pixels a side, not %d x %d: write PNG instead", path,
+                    (long)JPEG_MAX_DIMENSION, width, height);
+    jpeg_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return fail(err, SAMITE_RESOURCE, "%s: no memory for writing JPEG", path);
+    int code = compress(w, rgb, width, height, quality);
+    if (code != SAMITE_OK)
+        fail(err, code, "%s: JPEG cannot be written: %s", path, w->text);
+    jpeg_destroy_compress(&w->c);
+    file_writer f;
+    if (code == SAMITE_OK && (code = file_writer_open(&f, path, err)) == SAMITE_OK) {
+        file_write(&f, w->bytes, w->size);
+        code = file_writer_commit(&f, err);
+    }
+    free(w->bytes);
+    free(w);
+    return code;
+}
