@@ -1,10 +1,12 @@
 /* run.h - decides what calling an op means: compute (RUN), compute and remember (TAPE), or only propagate shapes (TRACE).
  *
  * Sticky error: the first op that fails records a message in the run; ops then return a shared BAD tensor (axes 1, dim 1)
- * and do nothing. Check run_status() once per public call.
+ * and do nothing. Check run_status() once per public call. BAD has data NULL, as every value of a TRACE has: code that
+ * touches numbers itself (constants, observers) looks at `data` first.
  *
  * Memory: values live in one arena. run_mark / run_keep bracket a scope: everything taken since the mark is given back,
- * the kept tensors move down to it. In TAPE nothing is given back (backward needs it) and in TRACE only sizes move.
+ * the kept tensors move down to it (with the whole value they look into, if they are views). In TAPE nothing is given back
+ * once something was recorded in the scope (backward needs it); frozen parts record nothing. In TRACE only sizes move.
  */
 #ifndef OPS_RUN_H
 #define OPS_RUN_H
@@ -47,36 +49,47 @@ size_t  run_mark(run *r);
 tensor *run_keep(run *r, size_t mark, tensor *t);            /* close the scope, keep t; returns t (its data moves) */
 void    run_keep_all(run *r, size_t mark, tensor **t, int count);   /* the same for several, in the order they were made */
 void    run_drop(run *r, size_t mark);                       /* close the scope, keep nothing */
+/* RUN: a point to come back to, error or not: everything made since is forgotten, its bookkeeping too. For sessions that
+ * answer any number of questions about values made before the point. */
+typedef struct run_point { size_t values, used; void *chunk; int last_id; } run_point;
+run_point run_save(const run *r);
+void    run_restore(run *r, run_point p);
 size_t  run_peak(const run *r);                              /* most bytes in use at once so far, values and scratch */
 
 /* Values that come from outside. `data` is borrowed and must live as long as the value is used (NULL in TRACE). */
 tensor *run_input(run *r, const float *data, int axes, const int64_t *dim);
 tensor *run_indices(run *r, const int32_t *index, int axes, const int64_t *dim);
-/* An uninitialised value of this run (for constants computed by the caller, such as position codes). No gradient. */
+/* An uninitialised value of this run (for constants computed by the caller, such as position codes), id 0, no gradient. */
 tensor *run_constant(run *r, int axes, const int64_t *dim);
-/* A parameter as a value: its gradient is recorded in TAPE when it is trainable. */
+/* A parameter as a value (id 0): its gradient is recorded in TAPE when it is trainable and has t.grad. */
 tensor *run_param(run *r, param *p);
-/* TAPE: asks for a gradient at an input (tests, adversarial prompts). */
+/* TAPE: asks for a gradient at an input (tests, adversarial prompts): t->grad, zeroed here, is complete after run_backward. */
 void    run_want_grad(run *r, tensor *t);
+/* TAPE: the gradient of the loss at t, for the caller to add to before run_backward(r, NULL, ..). Zeroed at the first
+ * call. NULL: t depends on nothing trainable, or the run failed. */
+float  *run_seed(run *r, tensor *t);
 
-/* Walks the tape backwards from `loss` (one element, gradient 1) or from all values whose grad was seeded (loss NULL).
- * Gradients are added to param.t.grad (allocated by the trainer) and to tensor.grad. */
+/* Walks the tape backwards from `loss` (one element, gradient 1) or from all values that were seeded (loss NULL).
+ * Gradients are added to param.t.grad (allocated by the trainer; NULL = frozen) and to those asked for. Gradients of
+ * other values live only as long as the walk needs them. */
 int  run_backward(run *r, tensor *loss, samite_error *err);
 
 /* Runs fn over `in`; in TAPE only inputs and output are remembered and fn is run again in backward. `ctx` must live until
- * then. fn must be a pure function of its inputs and of parameters. */
+ * then. fn must be a pure function of its inputs, of parameters and of constants reached through ctx; a value that takes
+ * part in the gradient must come in through `in`. Not a node of its own in TRACE. */
 typedef tensor *(*run_part_fn)(run *r, void *ctx, tensor **in);
 tensor *run_checkpoint(run *r, run_part_fn fn, void *ctx, tensor **in, int count);
 
 /* The record of a TRACE or TAPE, in order of computation. */
 typedef struct op_node {
     const struct op_info *op;
-    tensor *in[8];
+    tensor *in[8];               /* NULL = absent */
     int     inputs;
     tensor *out;
     const void *attributes;      /* the op's own struct, see ops.h */
     const char *part;            /* run_part at that time */
     double  flops;
+    float  *saved[2];            /* TAPE: what the op's backward needs besides inputs and output */
 } op_node;
 size_t         run_nodes(const run *r);
 const op_node *run_node(const run *r, size_t i);

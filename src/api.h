@@ -1,0 +1,57 @@
+/* api.h - what the files of the public API share: the insides of its handles. */
+#ifndef API_H
+#define API_H
+
+#include <stdatomic.h>
+
+#include "io/image.h"
+#include "runtime/native.h"
+#include "samite.h"
+
+/* The text features of a prompt, kept so that a batch of pictures encodes each prompt once. */
+typedef struct words {
+    char  *text;
+    int    tokens;            /* real ones, start and end included */
+    bool   cut;
+    float *values;            /* [tokens, d] */
+} words;
+
+#define WORDS_KEPT 256        /* prompts remembered per model; the oldest makes room */
+
+struct samite_model {
+    native          *n;
+    samite_options   options; /* strings not kept */
+    atomic_int       users;   /* handle and images */
+    double           opened_in;   /* seconds samite_model_open took */
+    pthread_mutex_t  lock;    /* guards the list of words */
+    words            known[WORDS_KEPT];
+    int              known_count, known_next;
+};
+
+struct samite_image {
+    samite_model *model;
+    run          *r;
+    float        *input;      /* [S, S, 3] */
+    int           width, height;   /* of the picture */
+    encoded_image encoded;
+    const char   *stage;      /* for progress */
+    uint64_t      done, total;
+};
+
+/* Copies a versioned options struct of the caller: `size` bytes as the caller knows it, the rest from *defaults. */
+void options_copy(void *out, size_t known, const void *in, size_t size);
+
+void model_log(const samite_model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void model_retain(samite_model *m);
+
+/* An image session without a picture: the run and its memory. */
+int  image_new(samite_image **out, samite_model *m, samite_error *err);
+void image_stage(samite_image *im, const char *stage, uint64_t total);
+/* Encodes the normalised input in im->input. keep_trunk as in sam3_encode_image. */
+int  image_encode(samite_image *im, bool keep_trunk, samite_error *err);
+/* Prepares parts of the model, with progress as stage "load". */
+int  image_prepare(samite_image *im, unsigned parts, samite_error *err);
+/* Text features of `text` as a value of the run; *info borrowed until the next call on the model from this thread. */
+int  image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err);
+
+#endif

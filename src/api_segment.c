@@ -1,0 +1,232 @@
+/* api_segment.c - a prompt on an encoded picture: ground, choose, compute masks of the chosen, sort. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "io/mask.h"
+
+typedef struct choice {
+    int32_t query;
+    float   score;
+} choice;
+
+static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+/* ---- example boxes ---- */
+
+typedef struct example_list {
+    float *boxes;
+    int   *positive;
+    examples x;
+} example_list;
+
+static void examples_free(example_list *l)
+{
+    free(l->boxes);
+    free(l->positive);
+}
+
+static int check_box(const samite_image *im, const samite_box *b, int i, samite_error *err)
+{
+    if (!isfinite(b->x0) || !isfinite(b->y0) || !isfinite(b->x1) || !isfinite(b->y1))
+        return fail(err, SAMITE_USAGE, "example box %d has a coordinate that is no number", i + 1);
+    if (b->x1 <= b->x0 || b->y1 <= b->y0)
+        return fail(err, SAMITE_USAGE, "example box %d (%g,%g,%g,%g) is empty: expected X0 < X1 and Y0 < Y1", i + 1,
+                    (double)b->x0, (double)b->y0, (double)b->x1, (double)b->y1);
+    if (b->x0 >= im->width || b->y0 >= im->height || b->x1 <= 0 || b->y1 <= 0)
+        return fail(err, SAMITE_USAGE, "example box %d (%g,%g,%g,%g) lies outside the picture of %d x %d pixels", i + 1,
+                    (double)b->x0, (double)b->y0, (double)b->x1, (double)b->y1, im->width, im->height);
+    return 0;
+}
+
+/* Pixels to fractions cx cy w h, cut at the border of the picture. */
+static int make_examples(example_list *out, const samite_image *im, const samite_prompt *p, samite_error *err)
+{
+    int n = p->box_count;
+    *out = (example_list){.boxes = malloc(sizeof(float) * 4 * (size_t)(n + 1)), .positive = calloc((size_t)n + 1, sizeof(int))};
+    if (!out->boxes || !out->positive) {
+        examples_free(out);
+        return fail(err, SAMITE_RESOURCE, "not enough memory for %d example boxes", n);
+    }
+    float w = (float)im->width, h = (float)im->height;
+    for (int i = 0; i < n; i++) {
+        const samite_box *b = &p->boxes[i];
+        int code = check_box(im, b, i, err);
+        if (code) {
+            examples_free(out);
+            return code;
+        }
+        float x0 = fmaxf(b->x0, 0) / w, y0 = fmaxf(b->y0, 0) / h, x1 = fminf(b->x1, w) / w, y1 = fminf(b->y1, h) / h;
+        memcpy(out->boxes + 4 * i, (float[]){(x0 + x1) / 2, (y0 + y1) / 2, x1 - x0, y1 - y0}, 4 * sizeof(float));
+        out->positive[i] = !b->negative;
+    }
+    out->x = (examples){.boxes = out->boxes, .box_positive = out->positive, .box_count = n};
+    return 0;
+}
+
+/* ---- results ---- */
+
+static int better_first(const void *a, const void *b)
+{
+    const choice *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score < y->score ? 1 : -1;
+    return x->query - y->query;
+}
+
+/* Queries above the threshold, best first, at most `limit` (0: all). */
+static int choose(choice *out, const decoder_output *found, float presence, float threshold, int limit)
+{
+    int n = 0;
+    for (int64_t q = 0; q < found->logits->dim[1]; q++) {
+        float score = sigmoid(found->logits->data[q]) * presence;
+        if (score > threshold)
+            out[n++] = (choice){(int32_t)q, score};
+    }
+    qsort(out, (size_t)n, sizeof *out, better_first);
+    return limit > 0 && n > limit ? limit : n;
+}
+
+static float inside(float v, float limit)
+{
+    return v < 0 ? 0 : v > limit ? limit : v;
+}
+
+static void set_box(samite_instance *s, const float *b, float w, float h)
+{
+    s->box[0] = inside((b[0] - 0.5f * b[2]) * w, w);
+    s->box[1] = inside((b[1] - 0.5f * b[3]) * h, h);
+    s->box[2] = inside((b[0] + 0.5f * b[2]) * w, w);
+    s->box[3] = inside((b[1] + 0.5f * b[3]) * h, h);
+    s->area = (uint64_t)((s->box[2] - s->box[0]) * (s->box[3] - s->box[1]) + 0.5f);
+}
+
+/* Masks of the chosen queries, enlarged to the picture and run-length coded. */
+static int add_masks(samite_image *im, const grounded *g, const choice *chosen, samite_result *res, samite_error *err)
+{
+    int code = image_prepare(im, PARTS_MASKS, err);
+    int32_t *query = malloc(sizeof *query * (size_t)res->count);
+    if (!code && !query)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for %d masks", res->count);
+    if (code) {
+        free(query);
+        return code;
+    }
+    for (int i = 0; i < res->count; i++)
+        query[i] = chosen[i].query;
+    tensor *masks = sam3_masks(im->r, im->model->n->net, &im->encoded, g, query, res->count);
+    free(query);
+    if ((code = run_status(im->r, err)))
+        return code;
+    int side = (int)im->encoded.level[0]->dim[1];
+    for (int i = 0; i < res->count; i++) {
+        rle mask;
+        const float *logits = masks->data + (int64_t)i * side * side;
+        if ((code = mask_from_logits(&mask, logits, side, side, im->width, im->height, 0.0f, err)))
+            return code;
+        res->instance[i].mask = (samite_mask){mask.width, mask.height, mask.counts, mask.runs};
+        res->instance[i].area = rle_area(&mask);
+    }
+    return 0;
+}
+
+static int collect(samite_image *im, const samite_prompt *p, const grounded *g, samite_result *res, samite_error *err)
+{
+    const decoder_output *found = &g->found;
+    choice *chosen = malloc(sizeof *chosen * (size_t)(found->logits->dim[1] + 1));
+    if (!chosen)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for the results");
+    res->presence = sigmoid(found->presence->data[0]);
+    int n = choose(chosen, found, res->presence, p->score, p->max_results), code = 0;
+    res->instance = calloc((size_t)(n ? n : 1), sizeof *res->instance);
+    if (!res->instance)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for %d results", n);
+    for (int i = 0; !code && i < n; i++) {
+        res->instance[i].score = chosen[i].score;
+        set_box(&res->instance[i], found->boxes->data + 4 * chosen[i].query, (float)im->width, (float)im->height);
+    }
+    res->count = code ? 0 : n;
+    if (!code && n && !p->no_masks && im->model->n->available[PART_MASK_HEAD])
+        code = add_masks(im, g, chosen, res, err);
+    free(chosen);
+    return code;
+}
+
+static int check_prompt(const samite_image *im, const samite_prompt *p, samite_error *err)
+{
+    if (!p->text && !p->box_count)
+        return fail(err, SAMITE_USAGE, "a prompt needs a text or example boxes");
+    if (p->box_count < 0 || p->box_count > 1024 || (p->box_count && !p->boxes))
+        return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 1024", p->box_count);
+    if (!(p->score >= 0 && p->score <= 1))
+        return fail(err, SAMITE_USAGE, "score threshold %g: expected 0 to 1", (double)p->score);
+    if (!im->encoded.begun)
+        return fail(err, SAMITE_USAGE, "no picture is encoded");
+    return 0;
+}
+
+static int segment(samite_image *im, const samite_prompt *p, samite_result *res, samite_error *err)
+{
+    const sam3 *net = im->model->n->net;
+    example_list list;
+    bool cut = false;
+    tensor *words;
+    int code = image_prepare(im, PARTS_GROUND, err);
+    if (code || (code = image_words(im, p->text ? p->text : "visual", &words, &res->tokens, &cut, err)))
+        return code;
+    res->cut = cut;
+    if ((code = make_examples(&list, im, p, err)))
+        return code;
+    image_stage(im, "ground", (uint64_t)net->c.enc_layers + (uint64_t)net->c.dec_layers + 6);
+    grounded g;
+    sam3_ground(im->r, net, &im->encoded, words, NULL, &list.x, &g);
+    code = run_status(im->r, err);
+    if (!code)
+        code = collect(im, p, &g, res, err);
+    examples_free(&list);
+    return code;
+}
+
+int samite_image_segment(samite_image *im, const samite_prompt *prompt, samite_result **out, samite_error *err)
+{
+    if (!im || !prompt || !out)
+        return fail(err, SAMITE_USAGE, "samite_image_segment: no picture or no prompt given");
+    *out = NULL;
+    samite_prompt p = SAMITE_PROMPT_INIT;
+    options_copy(&p, sizeof p, prompt, prompt->size);
+    int code = check_prompt(im, &p, err);
+    if (code)
+        return code;
+    samite_result *res = calloc(1, sizeof *res);
+    if (!res)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for the result");
+    run_point before = run_save(im->r);
+    code = segment(im, &p, res, err);
+    run_restore(im->r, before);
+    if (code) {
+        samite_result_free(res);
+        return code;
+    }
+    *out = res;
+    return 0;
+}
+
+void samite_result_free(samite_result *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; r->instance && i < r->count; i++)
+        free((uint32_t *)(uintptr_t)r->instance[i].mask.counts);
+    free(r->instance);
+    free(r);
+}
+
+void samite_mask_paint(const samite_mask *m, uint8_t *out)
+{
+    rle r = {m->width, m->height, (uint32_t *)(uintptr_t)m->counts, m->runs};
+    rle_decode(out, &r);
+}
