@@ -11,9 +11,13 @@
 typedef struct op_info {
     const char *name;                               /* "linear", "attention", ... : the key of export tables */
     void (*backward)(run *r, const op_node *n);     /* NULL: not differentiable (its inputs get no gradient) */
+    bool view;                                      /* the output looks into the first input: nothing to do backwards */
 } op_info;
 
+/* The attribute structs are what op_node.attributes points at. An op without one has nothing beyond its shapes. */
+
 /* linear.c */
+typedef struct linear_attributes { const linear_w *w; activation act; } linear_attributes;   /* in: x, residual or NULL */
 tensor *linear(run *r, tensor *x, const linear_w *w);                      /* [.., in] -> [.., out] */
 tensor *linear_act(run *r, tensor *x, const linear_w *w, activation act);
 tensor *linear_add(run *r, tensor *x, const linear_w *w, tensor *residual); /* x w^T + b + residual */
@@ -30,10 +34,19 @@ typedef struct attend_options {
     const float *rope;                 /* [rope_rows, head width] table that outlives the run, or NULL */
     int64_t rope_rows, rope_keys;      /* rope_keys 0 = all keys */
 } attend_options;
+/* What the node keeps of it: in: q, k, v, key_mask, bias_x, bias_y; scale is never 0, rope_keys neither. */
+typedef struct attention_attributes {
+    int     heads;
+    float   scale;
+    bool    causal;
+    const float *rope;
+    int64_t rope_rows, rope_keys;
+} attention_attributes;
 /* q [B, nq, C], k and v [B or 1, nk, C] (1: shared by all B); may be column views. -> [B, nq, C] */
 tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options *o);
 
 /* norm.c */
+typedef struct norm_attributes { const norm_w *w; int groups; bool relu; } norm_attributes;  /* groups 0 in norm */
 tensor *norm(run *r, tensor *x, const norm_w *w);                          /* LayerNorm over the last axis */
 /* GroupNorm over [B, h, w, C] channels-last, optionally followed by ReLU. */
 tensor *group_norm(run *r, tensor *x, const norm_w *w, int groups, bool relu);
@@ -43,16 +56,22 @@ tensor *conv(run *r, tensor *x, const conv_w *w, activation act);
 bool    conv_w_pack(conv_w *w, gemm_type type);
 /* Transposed convolution with kernel 2, stride 2: w [in, out, 2, 2] as PyTorch stores it. -> [B, 2h, 2w, out] */
 typedef struct up_w { param *w, *b; int64_t in, out; gemm_weights *packed; } up_w;
+typedef struct conv_attributes { const conv_w *w; activation act; } conv_attributes;
+typedef struct up_attributes { const up_w *w; activation act; } up_attributes;
 tensor *conv_up2(run *r, tensor *x, const up_w *w, activation act);
 bool    up_w_pack(up_w *w, gemm_type type);
 /* Non-overlapping patches as rows: [B, S, S, 3] -> [B, S/p, S/p, 3 p p], each row in order (channel, y, x). */
 tensor *patches(run *r, tensor *x, int patch);
+typedef struct window_attributes { int64_t size; } window_attributes;                  /* patches, window_*: the side */
 /* Windows as batch items: [B, H, W, C] -> [B * (H/w) * (W/w), w * w, C], and back. */
 tensor *window_partition(run *r, tensor *x, int window);
 tensor *window_merge(run *r, tensor *x, int64_t batch, int64_t height, int64_t width, int window);
 tensor *max_pool2(run *r, tensor *x);                                      /* [B, h, w, C] -> [B, h/2, w/2, C] */
 
 /* elementwise.c */
+typedef struct scale_attributes { float s; } scale_attributes;
+typedef struct activate_attributes { activation act; } activate_attributes;
+typedef struct clamp_attributes { float low, high; } clamp_attributes;
 tensor *add(run *r, tensor *a, tensor *b);        /* b has a's shape or a suffix of it (repeated over leading axes) */
 tensor *multiply(run *r, tensor *a, tensor *b);   /* same rule */
 tensor *scale(run *r, tensor *x, float s);
@@ -62,10 +81,16 @@ tensor *inverse_sigmoid(run *r, tensor *x);       /* log(max(x,1e-3)) - log(max(
 tensor *detach(run *r, tensor *x);                /* view without gradient */
 
 /* shape.c */
+typedef struct slice_attributes { int axis; int64_t first, count; } slice_attributes;    /* columns, rows */
+typedef struct concat_attributes { int axis; } concat_attributes;
+typedef struct gather_attributes { int64_t n; int32_t index[]; } gather_attributes;
+typedef struct embed_attributes { const param *table; } embed_attributes;
 tensor *reshape(run *r, tensor *x, int axes, const int64_t *dim);          /* view; x contiguous */
 tensor *columns(run *r, tensor *x, int64_t first, int64_t count);          /* view of columns of the last axis */
 tensor *rows(run *r, tensor *x, int64_t first, int64_t count);             /* view along axis 0 */
 tensor *concat(run *r, tensor *a, tensor *b, int axis);                    /* b's batch (axis 0) may be 1 when axis > 0 */
+tensor *pad_front(run *r, tensor *x, int64_t n);                            /* n zero rows before axis 1: [B, m, C] -> [B, n + m, C] */
+tensor *copy(run *r, tensor *x);                                           /* contiguous copy of a view */
 tensor *repeat(run *r, tensor *x, int64_t times);                          /* [..] with axis 0 == 1 -> axis 0 == times */
 tensor *gather_rows(run *r, tensor *x, const int32_t *index, int64_t n);   /* [rows, C] -> [n, C]; index is copied */
 tensor *embed(run *r, param *table, tensor *ids);                          /* [vocab, C], ids [B, n] -> [B, n, C] */
@@ -77,6 +102,7 @@ tensor *upsample_add(run *r, tensor *small, tensor *big);
 tensor *resize_bilinear(run *r, tensor *x, int64_t height, int64_t width); /* [B, h, w, C]; corners not aligned, no antialias */
 
 /* sample.c */
+typedef struct roi_attributes { int size; } roi_attributes;
 /* Mean over sample points as torchvision's roi_align with aligned=false, scale 1, sampling_ratio 0 (adaptive).
  * x [1, H, W, C], boxes [n, 4] x0 y0 x1 y1 in feature pixels (constants) -> [n, size, size, C] */
 tensor *roi_align(run *r, tensor *x, tensor *boxes, int size);
@@ -84,6 +110,8 @@ tensor *roi_align(run *r, tensor *x, tensor *boxes, int size);
 tensor *point_sample(run *r, tensor *x, tensor *points);
 
 /* position.c */
+typedef struct sine_attributes { int order[8]; int count, features; } sine_attributes;
+typedef struct distance_attributes { int axis; } distance_attributes;
 /* Sine codes of a normalised vector: each of x's columns c (in the order given) becomes `features` values
  * sin/cos interleaved of 2 pi x / 10000^(2 floor(i/2)/features). x [.., k] -> [.., k * features]. Differentiable. */
 tensor *sine_embed(run *r, tensor *x, const int *order, int count, int features);

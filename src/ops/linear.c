@@ -1,0 +1,176 @@
+/* linear.c - rows times weights, and rows times rows. */
+#include <string.h>
+
+#include "ops/op.h"
+
+bool linear_pack(linear_w *w, gemm_type type)
+{
+    const float *b = w->b ? w->b->t.data + w->first : NULL;
+    gemm_weights_free(w->packed);
+    w->packed = gemm_pack(w->w->t.data + w->first * w->in, b, w->out, w->in, w->in, type);
+    return w->packed != NULL;
+}
+
+/* Packed weights are a copy: of no use once the parameter may change. */
+static bool use_packed(const linear_w *w)
+{
+    return w->packed && !w->w->trainable && !(w->b && w->b->trainable);
+}
+
+static bool weights_fit(const linear_w *w)
+{
+    return w->w && param_cols(w->w) == w->in && w->first >= 0 && w->out > 0 && w->w->t.dim[0] - w->first >= w->out &&
+           (!w->b || tensor_count(&w->b->t) - w->first >= w->out);
+}
+
+/* y = x w^T + b without activation. */
+static bool multiply_rows(const linear_w *w, float *y, const float *x, int64_t ldx, int64_t rows)
+{
+    if (!gemm(false, true, rows, w->out, w->in, 1, x, ldx, w->w->t.data + w->first * w->in, w->in, 0, y, w->out))
+        return false;
+    if (w->b)
+        kernels_get()->add(y, y, w->b->t.data + w->first, rows * w->out, w->out);
+    return true;
+}
+
+static bool linear_compute(const linear_w *w, float *y, float *pre, const tensor *x, activation act,
+                           const float *residual, void *scratch)
+{
+    const kernels *k = kernels_get();
+    int64_t rows = tensor_rows(x), n = rows * w->out;
+    float *sum = pre ? pre : y;
+
+    if (use_packed(w)) {
+        if (!pre)
+            return gemm_run(w->packed, y, w->out, x->data, x->stride, rows, act, residual, scratch);
+        if (!gemm_run(w->packed, pre, w->out, x->data, x->stride, rows, ACT_NONE, NULL, scratch))
+            return false;
+    } else if (!multiply_rows(w, sum, x->data, x->stride, rows)) {
+        return false;
+    }
+    if (act != ACT_NONE)
+        k->activate(y, sum, act, n);
+    if (residual)
+        k->add(y, y, residual, n, n);
+    return true;
+}
+
+/* dw and db are the rows of the parameters' gradients that this op uses. */
+static void linear_backward(run *r, const op_node *n)
+{
+    const linear_attributes *a = n->attributes;
+    const linear_w *w = a->w;
+    tensor *x = n->in[0];
+    int64_t rows = tensor_rows(x), count = rows * w->out;
+    const float *dy = activation_gradient(r, n->out->grad, n->saved[0] ? n->saved[0] : n->out->data, a->act, count);
+    float *dx = op_grad(r, x), *dw = param_grad(w->w), *db = param_grad(w->b);
+    float *dresidual = n->in[1] ? op_grad(r, n->in[1]) : NULL;
+    bool ok = true;
+
+    if (!dy || !run_ok(r))
+        return;
+    if (dx)
+        ok &= gemm(false, false, rows, w->in, w->out, 1, dy, w->out, w->w->t.data + w->first * w->in, w->in, 1, dx,
+                   x->stride);
+    if (dw)
+        ok &= gemm(true, false, w->out, w->in, rows, 1, dy, w->out, x->data, x->stride, 1, dw + w->first * w->in, w->in);
+    if (db)
+        kernels_get()->column_sums(db + w->first, dy, rows, w->out, w->out);
+    if (dresidual)
+        kernels_get()->axpy(dresidual, n->out->grad, 1, count);
+    if (!ok)
+        run_fail(r, SAMITE_RESOURCE, "backward of linear: the matrix engine refused the work");
+}
+
+static const op_info linear_op = {"linear", linear_backward, false};
+
+static tensor *linear_call(run *r, tensor *x, const linear_w *w, activation act, tensor *residual)
+{
+    linear_attributes a = {w, act};
+    op_call c = {.op = &linear_op, .in = {x, residual}, .inputs = residual ? 2 : 1, .params = {w->w, w->b},
+                 .attributes = &a, .attribute_bytes = sizeof a};
+    int64_t dim[MAX_AXES];
+
+    if (!op_begin(r, &c))
+        return run_bad(r);
+    if (!weights_fit(w) || last_dim(x) != w->in)
+        return op_mismatch_param(r, &c, x, w->w, "the last axis must be the inputs of the weights");
+    memcpy(dim, x->dim, sizeof dim);
+    dim[x->axes - 1] = w->out;
+    tensor *y = op_output(r, &c, x->axes, dim);
+    if (residual && run_ok(r) && (!same_shape(y, residual) || !is_contiguous(residual)))
+        return op_mismatch(r, &c, residual, y, "the residual must have the shape of the output, without gaps");
+    int64_t rows = tensor_rows(x);
+    c.flops = 2.0 * (double)rows * (double)w->in * (double)w->out;
+    float *pre = act == ACT_NONE || act == ACT_RELU ? NULL : op_save(r, &c, 0, rows * w->out);
+    void *scratch = use_packed(w) ? op_scratch(r, gemm_scratch(w->packed, rows)) : NULL;
+    if (op_computes(r, y) && !linear_compute(w, y->data, pre, x, act, residual ? residual->data : NULL, scratch))
+        return op_engine_failed(r, &c);
+    return op_finish(r, &c, y);
+}
+
+tensor *linear(run *r, tensor *x, const linear_w *w)
+{
+    return linear_call(r, x, w, ACT_NONE, NULL);
+}
+
+tensor *linear_act(run *r, tensor *x, const linear_w *w, activation act)
+{
+    return linear_call(r, x, w, act, NULL);
+}
+
+tensor *linear_add(run *r, tensor *x, const linear_w *w, tensor *residual)
+{
+    return linear_call(r, x, w, ACT_NONE, residual);
+}
+
+/* ---- product ---- */
+
+/* With b shared by the batch all rows of a are one matrix. */
+static int64_t product_steps(const tensor *a, const tensor *b)
+{
+    return b->dim[0] == 1 ? 1 : a->dim[0];
+}
+
+static void product_backward(run *r, const op_node *node)
+{
+    tensor *a = node->in[0], *b = node->in[1];
+    int64_t steps = product_steps(a, b), n = tensor_rows(a) / steps, m = b->dim[1], d = last_dim(a);
+    const float *dy = node->out->grad;
+    float *da = op_grad(r, a), *db = op_grad(r, b);
+    bool ok = run_ok(r);
+
+    for (int64_t i = 0; i < steps && ok; i++) {
+        const float *dyi = dy + i * n * m;
+        if (da)
+            ok &= gemm(false, false, n, d, m, 1, dyi, m, b->data + i * m * b->stride, b->stride, 1,
+                       da + i * n * a->stride, a->stride);
+        if (db)
+            ok &= gemm(true, false, m, d, n, 1, dyi, m, a->data + i * n * a->stride, a->stride, 1,
+                       db + i * m * b->stride, b->stride);
+    }
+    if (!ok)
+        run_fail(r, SAMITE_RESOURCE, "backward of product: the matrix engine refused the work");
+}
+
+static const op_info product_op = {"product", product_backward, false};
+
+tensor *product(run *r, tensor *a, tensor *b)
+{
+    op_call c = {.op = &product_op, .in = {a, b}, .inputs = 2};
+
+    if (!op_begin(r, &c))
+        return run_bad(r);
+    if (a->axes != 3 || b->axes != 3 || (a->dim[0] != b->dim[0] && b->dim[0] != 1) || a->dim[2] != b->dim[2] ||
+        a->dim[0] < 1)
+        return op_mismatch(r, &c, a, b, "wants [B, n, d] with [B or 1, m, d]");
+    tensor *y = op_output(r, &c, 3, (int64_t[]){a->dim[0], a->dim[1], b->dim[1]});
+    int64_t steps = product_steps(a, b), n = tensor_rows(a) / steps, m = b->dim[1], d = last_dim(a);
+    c.flops = 2.0 * (double)tensor_rows(a) * (double)m * (double)d;
+    if (op_computes(r, y))
+        for (int64_t i = 0; i < steps; i++)
+            if (!gemm(false, true, n, m, d, 1, a->data + i * n * a->stride, a->stride, b->data + i * m * b->stride,
+                      b->stride, 0, y->data + i * n * m, m))
+                return op_engine_failed(r, &c);
+    return op_finish(r, &c, y);
+}
