@@ -172,6 +172,79 @@ tensor *concat(run *r, tensor *a, tensor *b, int axis)
     return op_finish(r, &c, y);
 }
 
+/* ---- copies ---- */
+
+/* Adds the rows of dy, `dy_lines` per item from row `skip` on, to x's. */
+static void add_lines(float *dx, const tensor *x, const float *dy, int64_t lines, int64_t dy_lines, int64_t skip)
+{
+    int64_t cols = last_dim(x), all = tensor_rows(x);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < all; i++)
+        for (int64_t c = 0; c < cols; c++)
+            dx[i * x->stride + c] += dy[(i / lines * dy_lines + skip + i % lines) * cols + c];
+}
+
+static void copy_lines(float *y, const tensor *x, int64_t lines, int64_t y_lines, int64_t skip)
+{
+    int64_t cols = last_dim(x), all = tensor_rows(x);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < all; i++)
+        memcpy(y + (i / lines * y_lines + skip + i % lines) * cols, x->data + i * x->stride, (size_t)cols * sizeof *y);
+}
+
+static void pad_front_backward(run *r, const op_node *n)
+{
+    tensor *x = n->in[0];
+    float *dx = op_grad(r, x);
+
+    if (dx && x->dim[1] > 0)
+        add_lines(dx, x, n->out->grad, x->dim[1], n->out->dim[1], n->out->dim[1] - x->dim[1]);
+}
+
+static const op_info pad_front_op = {"pad_front", pad_front_backward, false};
+
+tensor *pad_front(run *r, tensor *x, int64_t n)
+{
+    op_call c = {.op = &pad_front_op, .in = {x}, .inputs = 1};
+
+    if (!op_begin(r, &c))
+        return run_bad(r);
+    if (x->axes != 3 || n < 0 || n > INT64_MAX - x->dim[1])
+        return op_mismatch(r, &c, x, NULL, "wants [B, m, C] and a number of rows to put before axis 1");
+    tensor *y = op_output(r, &c, 3, (int64_t[]){x->dim[0], n + x->dim[1], x->dim[2]});
+    if (op_computes(r, y)) {
+        int64_t item = y->dim[1] * y->dim[2];
+        for (int64_t b = 0; b < y->dim[0]; b++)
+            memset(y->data + b * item, 0, (size_t)(n * y->dim[2]) * sizeof *y->data);
+        if (x->dim[1] > 0)
+            copy_lines(y->data, x, x->dim[1], y->dim[1], n);
+    }
+    return op_finish(r, &c, y);
+}
+
+static void copy_backward(run *r, const op_node *n)
+{
+    tensor *x = n->in[0];
+    float *dx = op_grad(r, x);
+
+    if (dx)
+        add_lines(dx, x, n->out->grad, tensor_rows(x), tensor_rows(x), 0);
+}
+
+static const op_info copy_op = {"copy", copy_backward, false};
+
+tensor *copy(run *r, tensor *x)
+{
+    op_call c = {.op = &copy_op, .in = {x}, .inputs = 1};
+
+    if (!op_begin(r, &c))
+        return run_bad(r);
+    tensor *y = op_output_like(r, &c, x);
+    if (op_computes(r, y))
+        copy_lines(y->data, x, tensor_rows(x), tensor_rows(x), 0);
+    return op_finish(r, &c, y);
+}
+
 /* ---- repeat ---- */
 
 static void repeat_backward(run *r, const op_node *n)
