@@ -1,0 +1,147 @@
+/* align.c - samite_align: what is in the folder decides what is compared. */
+#include "align.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "formats/safetensors.h"
+
+/* Tolerances in f32: relative to the largest magnitude of the reference, and cosine. A deep network sums more noise. */
+#define SHALLOW_RELATIVE 5e-4
+#define SHALLOW_COSINE   0.99999
+#define DEEP_RELATIVE    2e-3
+#define DEEP_COSINE      0.9999
+#define DEEP_BLOCKS      16
+
+#define MAX_FILES 16
+
+typedef struct folder {
+    file_map file[MAX_FILES];
+    int      count;
+    bool     prompts, tokens;
+} folder;
+
+static void folder_close(folder *f)
+{
+    for (int i = 0; i < f->count; i++)
+        file_map_close(&f->file[i]);
+}
+
+static int add_file(aligner *a, folder *f, const char *path, samite_error *err)
+{
+    if (f->count == MAX_FILES)
+        return fail(err, SAMITE_INPUT, "%s: more than %d reference files in one folder", path, MAX_FILES);
+    file_map *m = &f->file[f->count];
+    int code = file_map_open(m, path, err);
+    if (code)
+        return code;
+    f->count++;
+    return safetensors_read(&a->reference, m->data, m->size, path, err);
+}
+
+/* Maps every *.safetensors of the folder and notes which of prompts.json and tokens.jsonl are there. */
+static int read_folder(aligner *a, folder *f, samite_error *err)
+{
+    const char *path = a->o->reference;
+    DIR *d = opendir(path);
+    if (!d)
+        return fail(err, SAMITE_INPUT, "%s: cannot be opened as a folder of reference numbers", path);
+    int code = 0;
+    for (struct dirent *e; !code && (e = readdir(d)) != NULL;) {
+        f->prompts |= strcmp(e->d_name, "prompts.json") == 0;
+        f->tokens |= strcmp(e->d_name, "tokens.jsonl") == 0;
+        if (!ends_with(e->d_name, ".safetensors") || ends_with(e->d_name, ".weights.safetensors"))
+            continue;
+        char *full = path_join(path, e->d_name);
+        code = full ? add_file(a, f, full, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        free(full);
+    }
+    closedir(d);
+    if (!code && !f->count && !f->tokens)
+        code = fail(err, SAMITE_INPUT, "%s: no reference numbers here (expected *.safetensors with prompts.json, or "
+                    "tokens.jsonl)", path);
+    return code;
+}
+
+static void report_uncompared(aligner *a)
+{
+    for (size_t i = 0; i < a->reference.count; i++)
+        if (!a->used[i])
+            align_row(a, &(samite_compared){.name = a->reference.items[i].name, .relative = INFINITY,
+                                            .note = "not computed here"});
+}
+
+static int compare_folder(aligner *a, const folder *f, samite_model *m, samite_error *err)
+{
+    int code = 0;
+    if (f->prompts && !m)
+        return fail(err, SAMITE_USAGE, "%s holds a model's numbers: name the model with -m", a->o->reference);
+    if (f->prompts)
+        return align_reference(a, m, err);
+    if (f->tokens) {
+        char *path = path_join(a->o->reference, "tokens.jsonl");
+        code = path ? align_tokens(a, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        free(path);
+    }
+    if (!code && a->o->photos)
+        code = align_pixels(a, a->o->photos, err);
+    if (!a->o->photos)
+        align_skip(a, "");
+    return code;
+}
+
+static int align_folder(aligner *a, samite_model *m, samite_error *err)
+{
+    folder f = {0};
+    int code = read_folder(a, &f, err);
+    a->used = calloc(a->reference.count + 1, sizeof *a->used);
+    if (!code && !a->used)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for the comparison");
+    if (!code)
+        code = compare_folder(a, &f, m, err);
+    if (!code)
+        report_uncompared(a);
+    tensor_list_free(&a->reference);
+    free(a->used);
+    folder_close(&f);
+    return code;
+}
+
+static void set_tolerance(aligner *a, const samite_model *m)
+{
+    bool deep = m && m->n->net->c.vit_depth > DEEP_BLOCKS;
+    a->max_relative = a->o->max_relative > 0 ? a->o->max_relative : deep ? DEEP_RELATIVE : SHALLOW_RELATIVE;
+    a->min_cosine = a->o->min_cosine > 0 ? a->o->min_cosine : deep ? DEEP_COSINE : SHALLOW_COSINE;
+}
+
+int samite_align(samite_model *m, const samite_align_options *options, samite_align_summary *out, samite_error *err)
+{
+    samite_align_options o = {0};
+    samite_align_summary summary = {.least_cosine = 1};
+    if (!options || !out)
+        return fail(err, SAMITE_USAGE, "samite_align: no options given");
+    options_copy(&o, sizeof o, options, options->size);
+    aligner a = {.o = &o, .summary = &summary};
+    set_tolerance(&a, m);
+    int code;
+    if (o.against)
+        code = m ? align_models(&a, m, err) : fail(err, SAMITE_USAGE, "comparing two models needs both");
+    else if (o.reference)
+        code = align_folder(&a, m, err);
+    else
+        code = fail(err, SAMITE_USAGE, "nothing to compare with: give a reference folder or a second model");
+    *out = summary;
+    if (!code && a.out_of_memory)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for the comparison");
+    if (!code && summary.outside)
+        code = fail(err, SAMITE_FAILED, "%d of %d tensors are out of tolerance, worst %s (%.2g of its largest value)",
+                    summary.outside, summary.compared, summary.worst, summary.worst_relative);
+    if (!code && !summary.compared)
+        code = fail(err, SAMITE_FAILED, "nothing was compared");
+    return code;
+}

@@ -1,0 +1,32 @@
+/* align.h - the parts of samite_align: a set of reference tensors, and comparing with them by name. */
+#ifndef ALIGN_H
+#define ALIGN_H
+
+#include "api.h"
+#include "formats/tensor_list.h"
+
+/* How a tensor of ours lies compared with the reference. */
+typedef enum layout { AS_IS, CHANNELS_FIRST } layout;
+
+typedef struct aligner {
+    const samite_align_options *o;
+    samite_align_summary *summary;
+    double      max_relative, min_cosine;
+    tensor_list reference;
+    bool       *used;               /* [reference.count] */
+    bool        out_of_memory;
+} aligner;
+
+/* Compares ours [shape `dim`] with the reference tensors `name`, `name`#everyK and `name`#stats, whichever exist. */
+void align_tensor(aligner *a, const char *name, const float *ours, int axes, const int64_t *dim, layout how);
+/* Reports one row and counts it. */
+void align_row(aligner *a, const samite_compared *row);
+/* Marks references whose names start with `prefix` as parts that are not computed. */
+void align_skip(aligner *a, const char *prefix);
+
+int align_reference(aligner *a, samite_model *m, samite_error *err);    /* prompts.json */
+int align_tokens(aligner *a, const char *path, samite_error *err);      /* tokens.jsonl */
+int align_pixels(aligner *a, const char *photos, samite_error *err);    /* pixels.safetensors, already in a->reference */
+int align_models(aligner *a, samite_model *m, samite_error *err);       /* a->o->against */
+
+#endif
