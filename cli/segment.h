@@ -1,0 +1,76 @@
+/* segment.h - inside `samite segment`: settings, one picture with its results, and where these go. */
+#ifndef CLI_SEGMENT_H
+#define CLI_SEGMENT_H
+
+#include <jansson.h>
+
+#include "inputs.h"
+#include "report.h"
+#include "session.h"
+
+typedef struct shard { int at, of; } shard;            /* at from 1; of = 0: not given */
+
+typedef struct box_list {
+    samite_box *item;
+    int         count;
+} box_list;
+
+typedef struct segment_settings {
+    engine_settings engine;
+    words           texts;
+    box_list        boxes;
+    double          score;
+    int             most;
+    const char     *out;
+    bool            json, jsonl, no_exif, recursive, resume;
+    shard           part;
+} segment_settings;
+
+/* What is looked for in every picture; names[i] belongs to prompt[i]. */
+typedef struct prompts {
+    samite_prompt *prompt;
+    const char   **names;
+    int            count;
+} prompts;
+
+/* A picture and what was found in it. */
+typedef struct picture {
+    const input    *in;
+    samite_pixels   pixels;
+    samite_result **result;        /* [prompts] */
+    samite_object  *object;        /* all results, best score first */
+    int             objects;
+} picture;
+
+int  prompts_make(prompts *p, const segment_settings *s, samite_error *err);
+void prompts_free(prompts *p);
+
+/* Decodes p->in. */
+int  picture_read(picture *p, const segment_settings *s, samite_error *err);
+/* Encodes and asks every prompt. *image is made on first use and reused. */
+int  picture_segment(picture *p, samite_image **image, samite_model *model, const prompts *ask, samite_error *err);
+void picture_free(picture *p, const prompts *ask);
+samite_page picture_page(const picture *p, const prompts *ask);
+
+/* Printing. */
+void    print_table(const picture *p, const prompts *ask, bool with_name);
+json_t *picture_json(const picture *p, const prompts *ask, const char *model);    /* NULL: out of memory */
+
+/* What the prompts are, as JSON; one text and its boxes each. */
+json_t *prompt_json(const samite_prompt *p);
+/* Results in a folder. */
+typedef struct results {
+    const char *folder;
+    json_t     *settings;          /* what a finished picture must have been made with to be skipped */
+    char       *merged;            /* path of result.json, or of the shard's own */
+} results;
+int  results_open(results *r, const segment_settings *s, const prompts *ask, samite_error *err);
+void results_free(results *r);
+/* Are all files of this picture there, made with the same settings from the same file? */
+bool results_complete(const results *r, const input *in);
+/* Writes all files of a picture; its record comes last. */
+int  results_write(const results *r, const picture *p, const prompts *ask, samite_error *err);
+/* Joins the records of all inputs that did not fail into one COCO file. */
+int  results_merge(const results *r, const inputs *in, samite_error *err);
+
+#endif

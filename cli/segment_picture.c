@@ -1,0 +1,128 @@
+/* segment_picture.c - one picture: read, encode once, ask every prompt, order what was found. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "segment.h"
+
+int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
+{
+    *p = (prompts){0};
+    if (s->texts.count == 0 && s->boxes.count == 0)
+        return fail(err, SAMITE_USAGE,
+                    "nothing to look for: give --text \"a word\" (repeatable) or --like X0,Y0,X1,Y1");
+    if (s->texts.count > 1 && s->boxes.count > 0)
+        return fail(err, SAMITE_USAGE, "--like and --unlike go with one --text at most, and there are %d; run once per "
+                    "text or leave the boxes out", s->texts.count);
+    int count = s->texts.count ? s->texts.count : 1;
+    p->prompt = calloc((size_t)count, sizeof *p->prompt);
+    p->names = calloc((size_t)count, sizeof *p->names);
+    if (!p->prompt || !p->names)
+        return fail(err, SAMITE_RESOURCE, "out of memory for %d prompts", count);
+    p->count = count;
+    for (int i = 0; i < count; i++) {
+        samite_prompt one = SAMITE_PROMPT_INIT;
+        one.text = s->texts.count ? s->texts.item[i] : NULL;
+        one.boxes = s->boxes.item;
+        one.box_count = s->boxes.count;
+        one.score = (float)s->score;
+        one.max_results = s->most;
+        p->prompt[i] = one;
+        p->names[i] = one.text ? one.text : "visual";
+    }
+    return SAMITE_OK;
+}
+
+void prompts_free(prompts *p)
+{
+    free(p->prompt);
+    free(p->names);
+    *p = (prompts){0};
+}
+
+int picture_read(picture *p, const segment_settings *s, samite_error *err)
+{
+    int code = samite_pixels_read(&p->pixels, p->in->path, s->no_exif ? SAMITE_NO_EXIF : 0, err);
+    if (code) {
+        p->pixels = (samite_pixels){0};
+        return code;
+    }
+    for (int i = 0; i < s->boxes.count; i++) {
+        const samite_box *b = &s->boxes.item[i];
+        if (b->x1 > (float)p->pixels.width || b->y1 > (float)p->pixels.height)
+            return fail(err, SAMITE_USAGE, "%s: %s %g,%g,%g,%g reaches outside the picture, which has %d x %d pixels",
+                        p->in->path, b->negative ? "--unlike" : "--like", b->x0, b->y0, b->x1, b->y1, p->pixels.width,
+                        p->pixels.height);
+    }
+    return SAMITE_OK;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const samite_object *x = a, *y = b;
+    if (x->instance->score != y->instance->score)
+        return x->instance->score > y->instance->score ? -1 : 1;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return x->instance < y->instance ? -1 : x->instance > y->instance;
+}
+
+static int order_objects(picture *p, const prompts *ask, samite_error *err)
+{
+    size_t total = 0;
+    for (int i = 0; i < ask->count; i++)
+        total += (size_t)p->result[i]->count;
+    p->object = calloc(total + 1, sizeof *p->object);
+    if (!p->object)
+        return fail(err, SAMITE_RESOURCE, "%s: out of memory for %zu objects", p->in->path, total);
+    for (int i = 0; i < ask->count; i++)
+        for (int k = 0; k < p->result[i]->count; k++)
+            p->object[p->objects++] = (samite_object){&p->result[i]->instance[k], i};
+    qsort(p->object, (size_t)p->objects, sizeof *p->object, by_score);
+    return SAMITE_OK;
+}
+
+int picture_segment(picture *p, samite_image **image, samite_model *model, const prompts *ask, samite_error *err)
+{
+    p->result = calloc((size_t)ask->count, sizeof *p->result);
+    if (!p->result)
+        return fail(err, SAMITE_RESOURCE, "out of memory for %d results", ask->count);
+    progress_prompt(0, ask->count);
+    int code = *image ? samite_image_replace(*image, &p->pixels, err)
+                      : samite_image_open(image, model, &p->pixels, err);
+    for (int i = 0; i < ask->count && !code; i++) {
+        progress_prompt(i, ask->count);
+        code = samite_image_segment(*image, &ask->prompt[i], &p->result[i], err);
+        if (!code)
+            code = check_interrupt(err);
+    }
+    if (code) {                     /* the next picture starts afresh */
+        samite_image_free(*image);
+        *image = NULL;
+        return code;
+    }
+    return order_objects(p, ask, err);
+}
+
+samite_page picture_page(const picture *p, const prompts *ask)
+{
+    samite_page page = SAMITE_PAGE_INIT;
+    page.file = p->in->path;
+    page.pixels = &p->pixels;
+    page.names = ask->names;
+    page.name_count = ask->count;
+    page.object = p->object;
+    page.object_count = p->objects;
+    return page;
+}
+
+void picture_free(picture *p, const prompts *ask)
+{
+    for (int i = 0; p->result && i < ask->count; i++)
+        samite_result_free(p->result[i]);
+    free(p->result);
+    free(p->object);
+    samite_pixels_free(&p->pixels);
+    *p = (picture){0};
+}

@@ -1,0 +1,210 @@
+/* session.c - model, messages, progress line and Ctrl-C for all sub-commands. */
+#define _GNU_SOURCE
+#include "session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/text.h"
+
+#define ENCODE_SHARE 0.8      /* of the time of one picture, for the estimate of a batch */
+#define ITEM_STEPS 1000
+
+/* There is one terminal and one Ctrl-C per process. */
+static struct {
+    progress line;
+    bool     quiet;
+    int      item, items, prompt, prompts;
+} display;
+static volatile sig_atomic_t stop_wanted;
+
+static void on_signal(int number)
+{
+    stop_wanted = number;
+}
+
+void catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupted(void)
+{
+    return stop_wanted != 0;
+}
+
+int check_interrupt(samite_error *err)
+{
+    return interrupted() ? fail(err, SAMITE_CANCELLED, "interrupted") : SAMITE_OK;
+}
+
+void say(const char *format, ...)
+{
+    char *line = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&line, format, args) < 0)
+        line = NULL;
+    va_end(args);
+    for (char *c = line; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = '?';
+    progress_hide(&display.line);
+    fprintf(stderr, "samite: %s\n", line ? line : "out of memory");
+    free(line);
+}
+
+int exit_status(int code)
+{
+    return code < 0 && code >= -255 ? -code : code == 0 ? EXIT_OK : 1;
+}
+
+int report(const samite_error *err)
+{
+    if (interrupted() || err->code == SAMITE_CANCELLED) {
+        say("interrupted; nothing half-written was left behind");
+        return exit_status(SAMITE_CANCELLED);
+    }
+    say("%s", err->text);
+    return exit_status(err->code);
+}
+
+int finish_output(int status)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    say("cannot write standard output: %s", errno ? strerror(errno) : "an earlier write failed");
+    return exit_status(SAMITE_RESOURCE);
+}
+
+/* How much of a picture's work is done when `share` of this stage is. */
+static double share_of_picture(const char *stage, double share)
+{
+    if (strcmp(stage, "encode") == 0)
+        return ENCODE_SHARE * share;
+    return display.prompts ? ENCODE_SHARE + (1 - ENCODE_SHARE) * (display.prompt + share) / display.prompts : 0;
+}
+
+static int on_progress(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)user;
+    double share = total ? (double)done / (double)total : 0;
+    if (display.items > 1 && strcmp(stage, "load") != 0) {
+        progress_label(&display.line, "photo %d/%d: %s", display.item + 1, display.items, stage);
+        progress_update(&display.line, "photos", (uint64_t)((display.item + share_of_picture(stage,
+                                                                                             share)) * ITEM_STEPS),
+                        (uint64_t)display.items * ITEM_STEPS);
+        return stop_wanted;
+    }
+    if (display.prompts > 1 && strcmp(stage, "ground") == 0)
+        progress_label(&display.line, "ground, prompt %d/%d", display.prompt + 1, display.prompts);
+    else
+        progress_label(&display.line, "%s", "");
+    progress_update(&display.line, stage, done, total);
+    return stop_wanted;
+}
+
+static void on_log(void *user, const char *line)
+{
+    (void)user;
+    if (!display.quiet)
+        say("%s", line);
+}
+
+void progress_begin(bool quiet)
+{
+    display.quiet = quiet;
+    progress_open(&display.line, quiet);
+}
+
+void progress_item(int at, int total)
+{
+    display.item = at;
+    display.items = total;
+    display.prompt = display.prompts = 0;
+}
+
+void progress_prompt(int step, int steps)
+{
+    display.prompt = step;
+    display.prompts = steps;
+}
+
+void progress_end(void)
+{
+    progress_close(&display.line);
+}
+
+int model_path(const char **path, const engine_settings *s, samite_error *err)
+{
+    *path = s->model ? s->model : getenv("SAMITE_MODEL");
+    if (*path && **path)
+        return SAMITE_OK;
+    return fail(err, SAMITE_USAGE, "no model given: use -m FILE or set SAMITE_MODEL; sam3.pt is on Hugging Face as "
+                "facebook/sam3 (accept Meta's licence there first); -m formula:small tries samite out without weights");
+}
+
+samite_options library_options(const engine_settings *s)
+{
+    samite_options o = SAMITE_OPTIONS_INIT;
+    o.threads = s->threads;
+    o.cpu = s->cpu;
+    o.precision = s->precision;
+    o.input_side = s->side;
+    o.memory_limit = s->memory_limit;
+    o.progress = on_progress;
+    o.log = on_log;
+    return o;
+}
+
+int open_model(samite_model **out, const engine_settings *s, samite_error *err)
+{
+    const char *path;
+    *out = NULL;
+    int code = model_path(&path, s, err);
+    if (code)
+        return code;
+    samite_options o = library_options(s);
+    code = samite_model_open(out, path, &o, err);
+    if (code)
+        *out = NULL;
+    return code;
+}
+
+void command_help(const command *c)
+{
+    printf("samite %s - %s\n\nUsage: samite %s\n\nOptions:\n", c->name, c->summary, c->usage);
+    options_help(c->options);
+    printf("\n%s", c->details);
+}
+
+bool command_parse(const command *c, void *settings, int argc, char **argv, words *rest, int least, int most,
+                   int *status)
+{
+    samite_error err = {0};
+    bool help;
+    int code = options_parse(c->options, settings, argc, argv, rest, &help, &err);
+    if (!code && help) {
+        command_help(c);
+        *status = finish_output(EXIT_OK);
+        return false;
+    }
+    if (!code && rest->count < least)
+        code = fail(&err, SAMITE_USAGE, "%s: something is missing; usage: samite %s", c->name, c->usage);
+    if (!code && rest->count > most)
+        code = fail(&err, SAMITE_USAGE, "%s: \"%s\" is one argument too many; usage: samite %s", c->name,
+                    rest->item[most], c->usage);
+    if (code)
+        *status = report(&err);
+    return code == SAMITE_OK;
+}

@@ -1,0 +1,80 @@
+/* session.h - what the sub-commands share: the model, messages, the progress line, Ctrl-C. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "options.h"
+
+/* Exit status besides the positive error codes of samite.h. */
+#define EXIT_OK 0
+
+/* Settings of every command that runs a model; rows for an option table whose settings hold them as `engine`. */
+typedef struct engine_settings {
+    const char *model, *cpu, *precision;
+    int         threads, side;
+    uint64_t    memory_limit;
+    bool        quiet;
+} engine_settings;
+
+#define MODEL_OPTION(T) \
+    {"--model", 'm', OPTION_TEXT, offsetof(T, engine.model), "MODEL", \
+     .help = "sam3.pt, .safetensors, a folder, or formula:tiny|small|full (default: $SAMITE_MODEL)"}
+#define QUIET_OPTION(T) \
+    {"--quiet", 'q', OPTION_FLAG, offsetof(T, engine.quiet), NULL, .help = "no progress and no warnings"}
+#define PROCESSOR_OPTIONS(T) \
+    {"--threads", 'j', OPTION_INT, offsetof(T, engine.threads), "N", .help = "threads (default: all physical cores)", \
+     .least = 1, .most = 4096}, \
+    {"--cpu", 0, OPTION_CHOICE, offsetof(T, engine.cpu), "LEVEL", \
+     .help = "highest instruction set: ref, avx2 or avx512", .choices = "ref|avx2|avx512"}
+#define ENGINE_OPTIONS(T) \
+    MODEL_OPTION(T), \
+    {"--size", 0, OPTION_INT, offsetof(T, engine.side), "PIXELS", \
+     .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536}, \
+    PROCESSOR_OPTIONS(T), \
+    {"--precision", 0, OPTION_CHOICE, offsetof(T, engine.precision), "TYPE", \
+     .help = "arithmetic: f32 or bf16 (default: f32)", .choices = "f32|bf16"}, \
+    {"--memory-limit", 0, OPTION_BYTES, offsetof(T, engine.memory_limit), "SIZE", \
+     .help = "most memory for activations, such as 2G (default: no limit)"}, \
+    QUIET_OPTION(T)
+
+/* A sub-command. `run` gets the words behind its name and returns the exit status. */
+typedef struct command {
+    const char   *name, *summary, *usage, *details;   /* details: printed below the options, with examples */
+    const option *options;
+    int         (*run)(int argc, char **argv);
+} command;
+extern const command segment_command, info_command, convert_command, align_command, bench_command, doctor_command;
+
+/* Reads the words of `c` into `settings`, and the rest, of which `least` to `most` must be there, into `rest`.
+ * Returns true when the command should go on; otherwise *status is its exit status (help was printed, or an error). */
+bool command_parse(const command *c, void *settings, int argc, char **argv, words *rest, int least, int most,
+                   int *status);
+void command_help(const command *c);
+
+/* One line on standard error, "samite: ...", without control characters; the progress line makes way. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Says an error and returns the exit status that goes with it. An interruption is said once, in the same words. */
+int  report(const samite_error *err);
+int  exit_status(int code);
+/* Flushes standard output; when what was printed could not be written: says so and returns the status for it, else
+ * `status`. */
+int  finish_output(int status);
+
+/* The path of the model: the option, else SAMITE_MODEL, else an error that tells where to get one. */
+int model_path(const char **path, const engine_settings *s, samite_error *err);
+/* Opens the model with progress shown. */
+int open_model(samite_model **out, const engine_settings *s, samite_error *err);
+/* The options for the library that belong to these settings, callbacks included. */
+samite_options library_options(const engine_settings *s);
+
+/* Ctrl-C: the first asks all long work to stop, the second ends the process. */
+void catch_interrupts(void);
+bool interrupted(void);
+int  check_interrupt(samite_error *err);      /* SAMITE_CANCELLED after Ctrl-C, else 0 */
+
+/* The progress line. In a batch it counts pictures: item `at` of `total` (from 0), `step` of `steps` prompts in it. */
+void progress_begin(bool quiet);
+void progress_item(int at, int total);
+void progress_prompt(int step, int steps);
+void progress_end(void);
+
+#endif
