@@ -23,6 +23,7 @@ struct samite_model {
     samite_options   options; /* strings not kept */
     atomic_int       users;   /* handle and images */
     double           opened_in;   /* seconds samite_model_open took */
+    char             types[128];  /* text of samite_model_info.types */
     pthread_mutex_t  lock;    /* guards the list of words */
     words            known[WORDS_KEPT];
     int              known_count, known_next;

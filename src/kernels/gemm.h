@@ -40,6 +40,9 @@ bool conv_run(const conv_weights *w, float *y, const float *x, int64_t batch, in
 bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w, const conv_shape *s,
                    int64_t batch, int64_t height, int64_t width);
 
+/* "oneDNN 2.6.3" */
+const char *gemm_library(void);
+
 /* GFLOP/s that this machine reaches on a 4096 x 4096 x 1024 product (best of a few runs): the roofline of `bench`. */
 double gemm_rate(gemm_type type);
 

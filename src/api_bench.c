@@ -1,0 +1,110 @@
+/* api_bench.c - times each stage of a picture and a prompt. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "api.h"
+#include "base/progress.h"
+#include "model/tokenizer.h"
+
+static double best(double a, double b)
+{
+    return a > 0 && a < b ? a : b;
+}
+
+static double text_once(samite_image *im, const int32_t *ids, int n)
+{
+    const sam3 *net = im->model->n->net;
+    run_point before = run_save(im->r);
+    double start = seconds_now();
+    text_forward(im->r, &net->text, run_indices(im->r, ids, 2, (int64_t[]){1, n}));
+    double spent = seconds_now() - start;
+    if (run_ok(im->r))
+        run_restore(im->r, before);
+    return spent;
+}
+
+/* Everything after the encoders, all masks included, as the peers count it. */
+static double ground_once(samite_image *im, tensor *said, const int32_t *query)
+{
+    const sam3 *net = im->model->n->net;
+    run_point before = run_save(im->r);
+    grounded g;
+    double start = seconds_now();
+    sam3_ground(im->r, net, &im->encoded, said, NULL, NULL, &g);
+    sam3_masks(im->r, net, &im->encoded, &g, query, net->c.queries);
+    double spent = seconds_now() - start;
+    if (run_ok(im->r))
+        run_restore(im->r, before);
+    return spent;
+}
+
+static int time_prompt(samite_image *im, const char *said, int repeats, samite_timing *out, samite_error *err)
+{
+    const sam3 *net = im->model->n->net;
+    int32_t ids[256], *query = malloc(sizeof *query * (size_t)net->c.queries);
+    bool cut;
+    int n = tokenize(ids, net->c.context, said, strlen(said), &cut);
+    out->text_gflops *= (double)n / net->c.context;      /* padding is not computed */
+    int code = image_prepare(im, PARTS_TEXT | PARTS_GROUND | PARTS_MASKS, err);
+    if (!code && !query)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory");
+    for (int i = 0; !code && i < repeats; i++)
+        out->text = best(out->text, text_once(im, ids, n));
+    tensor *words = code ? NULL : text_forward(im->r, &net->text, run_indices(im->r, ids, 2, (int64_t[]){1, n}));
+    for (int i = 0; words && i < net->c.queries; i++)
+        query[i] = i;
+    for (int i = 0; words && run_ok(im->r) && i < repeats; i++)
+        out->ground = best(out->ground, ground_once(im, words, query));
+    free(query);
+    return code ? code : run_status(im->r, err);
+}
+
+static void work_of(const samite_model_info *info, samite_timing *out)
+{
+    for (int p = 0; p < info->parts; p++) {
+        double g = info->part[p].flops * 1e-9;
+        if (p == PART_TRUNK || p == PART_NECK)
+            out->image_gflops += g;
+        else if (p == PART_TEXT)
+            out->text_gflops += g;
+        else
+            out->ground_gflops += g;
+    }
+}
+
+static int time_all(samite_image *im, const samite_pixels *pixels, const char *said, int repeats, samite_timing *out,
+                    samite_error *err)
+{
+    double start = seconds_now();
+    int code = image_prepare(im, PARTS_IMAGE, err);
+    out->load = im->model->opened_in + seconds_now() - start;
+    for (int i = 0; !code && i < repeats; i++) {
+        start = seconds_now();
+        code = samite_image_replace(im, pixels, err);
+        out->image_encode = best(out->image_encode, seconds_now() - start);
+    }
+    return code ? code : time_prompt(im, said, repeats, out, err);
+}
+
+int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text, int repeats, samite_timing *out,
+                 samite_error *err)
+{
+    if (!m || !pixels || !text || !out || repeats < 1)
+        return fail(err, SAMITE_USAGE, "samite_bench: a model, a picture, a text and at least one repeat are needed");
+    *out = (samite_timing){0};
+    samite_model_info info = {.size = sizeof info};
+    samite_image *im;
+    int code = samite_model_describe(m, &info, err);
+    if (code || (code = image_new(&im, m, err)))
+        return code;
+    work_of(&info, out);
+    code = time_all(im, pixels, text, repeats, out, err);
+    samite_image_free(im);
+    out->gemm_rate = code ? 0 : gemm_rate(m->n->type);
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u) == 0)
+        out->peak_bytes = (uint64_t)u.ru_maxrss * 1024;
+    return code;
+}
