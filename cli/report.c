@@ -2,14 +2,11 @@
 #define _GNU_SOURCE
 #include "report.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/text.h"
-#include "base/utf8.h"
 
 void print_line(const char *name, const char *format, ...)
 {
@@ -46,35 +43,4 @@ int print_document(json_t *o, samite_error *err)
         return fail(err, SAMITE_RESOURCE, "out of memory for the JSON output");
     putchar('\n');
     return SAMITE_OK;
-}
-
-json_t *json_number(double v)
-{
-    return isfinite(v) ? json_real(v) : json_null();
-}
-
-json_t *json_name(const char *bytes)
-{
-    char *clean = utf8_clean(bytes, NULL);
-    json_t *s = clean ? json_string(clean) : NULL;
-    free(clean);
-    return s;
-}
-
-int json_set_path(json_t *object, const char *key, const char *path)
-{
-    bool odd = false;
-    char *clean = utf8_clean(path, &odd);
-    int bad = !clean || json_object_set_new(object, key, json_string(clean));
-    if (odd && !bad) {
-        text hex = {0}, name = {0};
-        for (const unsigned char *c = (const unsigned char *)path; *c; c++)
-            text_printf(&hex, "%02x", *c);
-        text_printf(&name, "%s_hex", key);
-        bad = hex.failed || name.failed || json_object_set_new(object, name.data, json_string(hex.data));
-        text_free(&hex);
-        text_free(&name);
-    }
-    free(clean);
-    return bad ? -1 : 0;
 }

@@ -61,10 +61,9 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
     json_t *list = json_array();
     for (int i = 0; i < ask->count; i++)
         json_array_append_new(list, prompt_json(&ask->prompt[i]));
+    const char *precision = s->engine.precision ? s->engine.precision : "f32";
     return json_pack("{s:o, s:o, s:f, s:i, s:i, s:s, s:b}", "model", identity(model), "prompts", list, "score",
-                     s->score,
-                     "max_det", s->most, "size", s->engine.side, "precision",
-                     s->engine.precision ? s->engine.precision : "f32", "no_exif", s->no_exif);
+                     s->score, "max_det", s->most, "size", s->engine.side, "precision", precision, "no_exif", s->no_exif);
 }
 
 int results_open(results *r, const segment_settings *s, const prompts *ask, samite_error *err)
@@ -234,16 +233,9 @@ typedef struct merger {
     bool        failed;
 } merger;
 
-static int to_file(const char *data, size_t size, void *user)
-{
-    file_write(user, data, size);
-    return 0;
-}
-
 static void write_json(merger *m, const json_t *o)
 {
-    if (!o || json_dump_callback(o, to_file, &m->out, JSON_COMPACT | JSON_REAL_PRECISION(9) | JSON_ENCODE_ANY) != 0)
-        m->failed = true;
+    m->failed |= !json_write(&m->out, o);
 }
 
 /* The joined file's category of this name, made when new. */
@@ -330,8 +322,7 @@ static int merge_all(merger *m, const results *r, const inputs *in, samite_error
     file_printf(&m->out, ",\n\"categories\":");
     write_json(m, m->categories);
     json_t *info = json_pack("{s:s, s:{s:s, s:O}}", "description", "samite segment", "samite", "version",
-                             SAMITE_VERSION,
-                             "settings", r->settings);
+                             SAMITE_VERSION, "settings", r->settings);
     file_printf(&m->out, ",\n\"info\":");
     write_json(m, info);
     file_printf(&m->out, "}\n");

@@ -266,7 +266,7 @@ SAMITE_API int samite_write_overlay(const samite_page *page, const samite_overla
 
 /* Run lengths in COCO's compressed text form; give it back to samite_free. */
 SAMITE_API int  samite_mask_string(char **out, const samite_mask *m, samite_error *err);
-SAMITE_API void samite_free(void *text);
+SAMITE_API void samite_free(void *string);
 
 /* Does the name end like a picture file (".jpg", ".PNG", ...)? For listing folders. */
 SAMITE_API int samite_is_picture_name(const char *name);
