@@ -15,6 +15,7 @@
 #include "formats/torch_file.h"
 
 #define INDEX_ENDING ".safetensors.index.json"
+#define INDEX_NAME "model.safetensors.index.json"
 
 struct weights {
     char       *path;
@@ -110,7 +111,7 @@ static int open_path(weights *w, const char *path, samite_error *err)
 
 static int open_folder(weights *w, const char *folder, samite_error *err)
 {
-    static const char *const names[] = {"sam3.pt", "model.safetensors", "model" INDEX_ENDING};
+    static const char *const names[] = {"sam3.pt", "model.safetensors", INDEX_NAME};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct stat st;
         char *path = path_join(folder, names[i]);
@@ -122,7 +123,7 @@ static int open_folder(weights *w, const char *folder, samite_error *err)
         if (there)
             return code;
     }
-    return fail(err, SAMITE_INPUT, "%s: this folder has no sam3.pt, model.safetensors or model" INDEX_ENDING
+    return fail(err, SAMITE_INPUT, "%s: this folder has no sam3.pt, model.safetensors or " INDEX_NAME
                 "; give a folder with one of them, or a file", folder);
 }
 

@@ -1,0 +1,1 @@
+samite_test(base base)
