@@ -1,0 +1,131 @@
+/* conv_backward.c - gradients of convolutions, tap by tap as matrix products over rows of the image. */
+#include <dnnl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/onednn.h"
+
+typedef struct layer {
+    const conv_shape *s;
+    int64_t batch, height, width, oh, ow;
+    int64_t in, out;            /* channels of one group */
+    const float *x, *dy;
+} layer;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Outputs first..last-1 along one axis whose tap `t` falls inside an input of n, of `outputs` in all. */
+static void tap_range(int64_t *first, int64_t *last, const conv_shape *s, int64_t t, int64_t n, int64_t outputs)
+{
+    int64_t low = s->pad - t, high = n - 1 + s->pad - t;
+
+    *first = low > 0 ? (low + s->stride - 1) / s->stride : 0;
+    *last = high < 0 ? 0 : least(high / s->stride + 1, outputs);
+    if (*first > *last)
+        *first = *last;
+}
+
+/* dw of one tap, one group and outputs o..o+n-1: sum over pixels of dy^T x, one image row after the other. */
+static bool tap_weights(float *sum, const layer *l, int64_t group, int64_t ky, int64_t kx, int64_t o, int64_t n)
+{
+    const conv_shape *s = l->s;
+    int64_t y0, y1, x0, x1;
+    bool ok = true;
+
+    tap_range(&y0, &y1, s, ky, l->height, l->oh);
+    tap_range(&x0, &x1, s, kx, l->width, l->ow);
+    memset(sum, 0, (size_t)(n * l->in) * sizeof *sum);
+    for (int64_t i = 0; i < l->batch * (y1 - y0) && x1 > x0 && ok; i++) {
+        int64_t b = i / (y1 - y0), oy = y0 + i % (y1 - y0);
+        int64_t iy = oy * s->stride + ky - s->pad, ix = x0 * s->stride + kx - s->pad;
+        const float *dy = l->dy + ((b * l->oh + oy) * l->ow + x0) * s->out + group * l->out + o;
+        const float *x = l->x + ((b * l->height + iy) * l->width + ix) * s->in + group * l->in;
+        ok = dnnl_sgemm('T', 'N', n, l->in, x1 - x0, 1, dy, s->out, x, s->stride * s->in, 1, sum, l->in) == dnnl_success;
+    }
+    return ok;
+}
+
+/* Every item is one tap of one slice of outputs, summed by one thread: the bits do not depend on their number. */
+static bool weight_gradient(float *dw, const layer *l)
+{
+    enum { SLICE = 64 };
+    const conv_shape *s = l->s;
+    int64_t taps = s->kernel * s->kernel, slices = (l->out + SLICE - 1) / SLICE, items = s->groups * slices * taps;
+    bool ok = true;
+
+#pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
+    for (int64_t item = 0; item < items; item++) {
+        int64_t tap = item % taps, slice = item / taps % slices, group = item / taps / slices;
+        int64_t o = slice * SLICE, n = least(SLICE, l->out - o);
+        float *sum = malloc((size_t)(n * l->in) * sizeof *sum);
+        ok = ok && sum && tap_weights(sum, l, group, tap / s->kernel, tap % s->kernel, o, n);
+        for (int64_t i = 0; i < n && ok; i++)
+            for (int64_t c = 0; c < l->in; c++)
+                dw[((group * l->out + o + i) * l->in + c) * taps + tap] += sum[i * l->in + c];
+        free(sum);
+    }
+    return ok;
+}
+
+/* One row of dx: every output row whose window covers it sends back dy times the weights of its tap. `turned` is
+ * [groups, taps, out, in]. */
+static bool input_row(float *dx, const layer *l, const float *turned, int64_t b, int64_t iy)
+{
+    const conv_shape *s = l->s;
+    int64_t taps = s->kernel * s->kernel, x0, x1;
+    float *row = dx + (b * l->height + iy) * l->width * s->in;
+    bool ok = true;
+
+    memset(row, 0, (size_t)(l->width * s->in) * sizeof *row);
+    for (int64_t item = 0; item < s->groups * taps && ok; item++) {
+        int64_t group = item / taps, ky = item % taps / s->kernel, kx = item % s->kernel;
+        int64_t top = iy + s->pad - ky, oy = top / s->stride;
+        if (top < 0 || top % s->stride || oy >= l->oh)
+            continue;
+        tap_range(&x0, &x1, s, kx, l->width, l->ow);
+        if (x1 == x0)
+            continue;
+        ok = dnnl_sgemm('N', 'N', x1 - x0, l->in, l->out, 1, l->dy + ((b * l->oh + oy) * l->ow + x0) * s->out + group * l->out,
+                        s->out, turned + item * l->out * l->in, l->in, 1,
+                        row + (x0 * s->stride + kx - s->pad) * s->in + group * l->in, s->stride * s->in) == dnnl_success;
+    }
+    return ok;
+}
+
+static bool input_gradient(float *dx, const layer *l, const float *w)
+{
+    const conv_shape *s = l->s;
+    int64_t taps = s->kernel * s->kernel, block = l->out * l->in;
+    float *turned = malloc((size_t)(s->groups * taps * block) * sizeof *turned);
+    bool ok = turned != NULL;
+
+    for (int64_t i = 0; i < s->groups * block && ok; i++)
+        for (int64_t t = 0; t < taps; t++)
+            turned[(i / block * taps + t) * block + i % block] = w[i * taps + t];
+#pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
+    for (int64_t i = 0; i < l->batch * l->height; i++)
+        ok = ok && input_row(dx, l, turned, i / l->height, i % l->height);
+    free(turned);
+    return ok;
+}
+
+bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w, const conv_shape *s,
+                   int64_t batch, int64_t height, int64_t width)
+{
+    layer l = {.s = s, .batch = batch, .height = height, .width = width, .in = s->in / s->groups, .out = s->out / s->groups,
+               .x = x, .dy = dy};
+    bool ok = onednn_ready();
+
+    l.oh = (height + 2 * s->pad - s->kernel) / s->stride + 1;
+    l.ow = (width + 2 * s->pad - s->kernel) / s->stride + 1;
+    if (dbias)
+        kernels_get()->column_sums(dbias, dy, batch * l.oh * l.ow, s->out, s->out);
+    if (dw)
+        ok = ok && weight_gradient(dw, &l);
+    if (dx)
+        ok = ok && input_gradient(dx, &l, w);
+    return ok;
+}

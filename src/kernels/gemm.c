@@ -1,0 +1,412 @@
+/* gemm.c - matrix products with weights packed once: oneDNN matmul primitives, cached per number of rows. */
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "kernels/onednn.h"
+
+enum {
+    PLANS = 16,             /* kept per weights */
+    REPRESENTATIVE = 4096,  /* rows for which the format of the weights is chosen */
+    ROW_BLOCK = 192,        /* see plan_split */
+    COLUMN_BLOCK = 64,
+    WANTED_BLOCKS = 16
+};
+
+typedef enum residual_kind { RESIDUAL_NONE, RESIDUAL_IN_PLACE, RESIDUAL_OTHER } residual_kind;
+
+typedef struct plan_key {
+    int64_t rows, ldx, ldy;
+    activation act;
+    residual_kind residual;
+    int threads;            /* oneDNN shares the work out when it builds the primitive */
+} plan_key;
+
+/* One block of y: `rows` x `cols`. run is NULL where the plan has no block of this size. */
+typedef struct tile {
+    int64_t rows, cols;
+    dnnl_memory_desc_t x, w, bias, y;
+    dnnl_primitive_t run;
+} tile;
+
+/* y is cut into blocks of row_block x column_block; [1][..] and [..][1] are the smaller ones at the end. */
+typedef struct plan {
+    plan_key key;
+    int64_t row_block, column_block;
+    tile tiles[2][2];
+    int refs;               /* users and the cache; guarded by the lock of the weights */
+    uint64_t last_use;
+} plan;
+
+struct gemm_weights {
+    int64_t out, in;
+    dnnl_data_type_t type;
+    bool packed;            /* oneDNN's own blocked format, used whole; else plain rows, used in blocks */
+    dnnl_memory_t memory;
+    dnnl_memory_desc_t desc;
+    char *data;
+    float *bias;
+    pthread_mutex_t lock;
+    plan *plans[PLANS];
+    uint64_t clock;
+};
+
+static bool matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t row, int64_t col)
+{
+    dnnl_dims_t dims = {rows, cols}, strides = {row, col};
+
+    return dnnl_memory_desc_init_by_strides(d, 2, dims, type, strides) == dnnl_success;
+}
+
+static size_t type_size(dnnl_data_type_t type)
+{
+    return type == dnnl_bf16 ? 2 : 4;
+}
+
+/* Asks oneDNN which format it wants for the weights and whether its blocked matmul will take them. */
+static bool choose_format(gemm_weights *w)
+{
+    dnnl_memory_desc_t x, any, y, bias;
+    dnnl_dims_t dims = {w->in, w->out};
+    dnnl_matmul_desc_t op;
+    dnnl_primitive_desc_t pd = NULL;
+    const dnnl_memory_desc_t *chosen = NULL;
+    const char *name = "";
+    bool ok = matrix(&x, REPRESENTATIVE, w->in, w->type, w->in, 1) &&
+              matrix(&y, REPRESENTATIVE, w->out, dnnl_f32, w->out, 1) && matrix(&bias, 1, w->out, dnnl_f32, w->out, 1) &&
+              dnnl_memory_desc_init_by_tag(&any, 2, dims, w->type, dnnl_format_tag_any) == dnnl_success &&
+              dnnl_matmul_desc_init(&op, &x, &any, &bias, &y) == dnnl_success &&
+              dnnl_primitive_desc_create(&pd, &op, NULL, onednn_engine(), NULL) == dnnl_success &&
+              dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success;
+
+    if (ok)
+        chosen = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    if (chosen)
+        w->desc = *chosen;
+    w->packed = ok && !strncmp(name, "brg", 3);
+    dnnl_primitive_desc_destroy(pd);
+    return chosen != NULL;
+}
+
+gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type)
+{
+    gemm_weights *w;
+    dnnl_memory_desc_t from;
+    void *data = NULL;
+
+    if (out < 1 || in < 1 || ld < in || out > INT32_MAX || in > INT32_MAX || ld > INT64_MAX / 8 / out || !onednn_ready())
+        return NULL;
+    w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    pthread_mutex_init(&w->lock, NULL);
+    w->out = out;
+    w->in = in;
+    w->type = type == GEMM_BF16 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
+    if (bias) {
+        w->bias = malloc((size_t)out * sizeof *bias);
+        if (w->bias)
+            memcpy(w->bias, bias, (size_t)out * sizeof *bias);
+    }
+    if ((bias && !w->bias) || !choose_format(w) || !matrix(&from, in, out, dnnl_f32, 1, ld) ||
+        !onednn_reorder(&w->memory, &w->desc, &from, src) ||
+        dnnl_memory_get_data_handle(w->memory, &data) != dnnl_success) {
+        gemm_weights_free(w);
+        return NULL;
+    }
+    w->data = data;
+    return w;
+}
+
+static void plan_free(plan *p)
+{
+    for (int i = 0; p && i < 4; i++)
+        dnnl_primitive_destroy(p->tiles[i / 2][i % 2].run);
+    free(p);
+}
+
+void gemm_weights_free(gemm_weights *w)
+{
+    if (!w)
+        return;
+    for (int i = 0; i < PLANS; i++)
+        plan_free(w->plans[i]);
+    dnnl_memory_destroy(w->memory);
+    pthread_mutex_destroy(&w->lock);
+    free(w->bias);
+    free(w);
+}
+
+size_t gemm_weights_bytes(const gemm_weights *w)
+{
+    return dnnl_memory_desc_get_size(&w->desc) + (w->bias ? (size_t)w->out * sizeof *w->bias : 0);
+}
+
+size_t gemm_scratch(const gemm_weights *w, int64_t rows)
+{
+    return w->type == dnnl_bf16 && rows > 0 ? (size_t)rows * (size_t)w->in * 2 : 0;
+}
+
+/* Builds the primitive of one block. */
+static bool tile_build(tile *t, const gemm_weights *w, const plan_key *key, int64_t rows, int64_t cols)
+{
+    dnnl_matmul_desc_t op;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    const dnnl_dim_t *strides = w->desc.format_desc.blocking.strides;
+    bool ok = matrix(&t->x, rows, w->in, w->type, key->ldx, 1) && matrix(&t->y, rows, cols, dnnl_f32, key->ldy, 1) &&
+              matrix(&t->bias, 1, cols, dnnl_f32, cols, 1);
+
+    t->rows = rows;
+    t->cols = cols;
+    t->w = w->desc;
+    if (!w->packed)
+        ok = ok && matrix(&t->w, w->in, cols, w->type, strides[0], strides[1]);
+    attr = onednn_epilogue(key->act, key->residual == RESIDUAL_IN_PLACE, key->residual == RESIDUAL_OTHER ? &t->y : NULL);
+    ok = ok && attr && dnnl_matmul_desc_init(&op, &t->x, &t->w, w->bias ? &t->bias : NULL, &t->y) == dnnl_success &&
+         dnnl_primitive_desc_create(&pd, &op, attr, onednn_engine(), NULL) == dnnl_success &&
+         dnnl_primitive_create(&t->run, pd) == dnnl_success;
+    if (!ok)
+        t->run = NULL;
+    dnnl_primitive_desc_destroy(pd);
+    dnnl_primitive_attr_destroy(attr);
+    return ok;
+}
+
+/* oneDNN's blocked matmul never splits a sum, so it gets the whole product. Its plain gemm lets the number of threads
+ * decide on the blocks and thereby on the rounding: there each of our own blocks, which depend on the shape alone, is
+ * computed by one thread. */
+static void plan_split(plan *p, const gemm_weights *w)
+{
+    int64_t rows = p->key.rows, row_blocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
+    int64_t column_blocks = (WANTED_BLOCKS + row_blocks - 1) / row_blocks, width;
+
+    p->row_block = rows;
+    p->column_block = w->out;
+    if (w->packed)
+        return;
+    p->row_block = rows < ROW_BLOCK ? rows : ROW_BLOCK;
+    width = (w->out + column_blocks - 1) / column_blocks;
+    width = (width + COLUMN_BLOCK - 1) / COLUMN_BLOCK * COLUMN_BLOCK;
+    p->column_block = width < w->out ? width : w->out;
+}
+
+static plan *plan_build(const gemm_weights *w, const plan_key *key)
+{
+    plan *p = calloc(1, sizeof *p);
+    bool ok = p != NULL;
+
+    if (!ok)
+        return NULL;
+    p->key = *key;
+    plan_split(p, w);
+    for (int i = 0; i < 4 && ok; i++) {
+        int64_t rows = i / 2 ? key->rows % p->row_block : p->row_block;
+        int64_t cols = i % 2 ? w->out % p->column_block : p->column_block;
+        if (rows && cols)
+            ok = tile_build(&p->tiles[i / 2][i % 2], w, key, rows, cols);
+    }
+    if (!ok) {
+        plan_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+static bool same_key(const plan_key *a, const plan_key *b)
+{
+    return a->rows == b->rows && a->ldx == b->ldx && a->ldy == b->ldy && a->act == b->act && a->residual == b->residual &&
+           a->threads == b->threads;
+}
+
+/* With the lock held: gives up one reference. */
+static void plan_drop(plan *p)
+{
+    if (p && --p->refs == 0)
+        plan_free(p);
+}
+
+/* With the lock held: the plan of `key` with one more reference, or NULL. */
+static plan *plan_find(gemm_weights *w, const plan_key *key)
+{
+    for (int i = 0; i < PLANS; i++) {
+        plan *p = w->plans[i];
+        if (p && same_key(&p->key, key)) {
+            p->refs++;
+            p->last_use = ++w->clock;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* With the lock held: keeps p in place of the plan unused for longest. */
+static void plan_keep(gemm_weights *w, plan *p)
+{
+    int oldest = 0;
+
+    for (int i = 0; i < PLANS; i++) {
+        if (!w->plans[i]) {
+            oldest = i;
+            break;
+        }
+        if (w->plans[i]->last_use < w->plans[oldest]->last_use)
+            oldest = i;
+    }
+    plan_drop(w->plans[oldest]);
+    w->plans[oldest] = p;
+    p->last_use = ++w->clock;
+    p->refs++;
+}
+
+static plan *plan_get(gemm_weights *w, const plan_key *key)
+{
+    plan *p, *built;
+
+    pthread_mutex_lock(&w->lock);
+    p = plan_find(w, key);
+    pthread_mutex_unlock(&w->lock);
+    if (p)
+        return p;
+    built = plan_build(w, key);
+    if (!built)
+        return NULL;
+    pthread_mutex_lock(&w->lock);
+    p = plan_find(w, key);      /* another thread may have been faster */
+    if (p) {
+        plan_free(built);
+    } else {
+        p = built;
+        p->refs = 1;
+        plan_keep(w, p);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return p;
+}
+
+static void plan_put(gemm_weights *w, plan *p)
+{
+    pthread_mutex_lock(&w->lock);
+    plan_drop(p);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Block number `item` of the plan. */
+static bool run_block(const gemm_weights *w, const plan *p, int64_t item, float *y, const void *x, const float *residual)
+{
+    int64_t columns = (w->out + p->column_block - 1) / p->column_block;
+    int64_t r = item / columns * p->row_block, c = item % columns * p->column_block;
+    const tile *t = &p->tiles[p->key.rows - r < p->row_block][w->out - c < p->column_block];
+    size_t size = type_size(w->type);
+    int64_t w_offset = w->packed ? 0 : c * w->desc.format_desc.blocking.strides[1];
+    dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, NULL}, {DNNL_ARG_WEIGHTS, NULL}, {DNNL_ARG_DST, NULL}};
+    int n = 3;
+    bool ok = onednn_wrap(&args[0].memory, &t->x, (const char *)x + (size_t)(r * p->key.ldx) * size) &&
+              onednn_wrap(&args[1].memory, &t->w, w->data + (size_t)w_offset * size) &&
+              onednn_wrap(&args[2].memory, &t->y, y + r * p->key.ldy + c);
+
+    if (ok && w->bias) {
+        args[n].arg = DNNL_ARG_BIAS;
+        ok = onednn_wrap(&args[n++].memory, &t->bias, w->bias + c);
+    }
+    if (ok && p->key.residual == RESIDUAL_OTHER) {
+        args[n].arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(p->key.act != ACT_NONE) | DNNL_ARG_SRC_1;
+        ok = onednn_wrap(&args[n++].memory, &t->y, residual + r * p->key.ldy + c);
+    }
+    ok = ok && dnnl_primitive_execute(t->run, onednn_stream(), n, args) == dnnl_success &&
+         dnnl_stream_wait(onednn_stream()) == dnnl_success;
+    for (int i = 0; i < n; i++)
+        dnnl_memory_destroy(args[i].memory);
+    return ok;
+}
+
+/* x and y are dense where the format of the weights asks for it. */
+static bool run_plan(gemm_weights *w, float *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows, activation act,
+                     const float *residual)
+{
+    plan_key key = {rows, ldx, ldy, act, RESIDUAL_NONE, omp_get_max_threads()};
+    int64_t blocks;
+    plan *p;
+    bool ok = true;
+
+    if (residual)
+        key.residual = residual == y ? RESIDUAL_IN_PLACE : RESIDUAL_OTHER;
+    p = plan_get(w, &key);
+    if (!p)
+        return false;
+    blocks = ((rows + p->row_block - 1) / p->row_block) * ((w->out + p->column_block - 1) / p->column_block);
+    if (w->packed) {
+        ok = run_block(w, p, 0, y, x, residual);
+    } else {
+#pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
+        for (int64_t i = 0; i < blocks; i++)
+            ok = run_block(w, p, i, y, x, residual) && ok;
+    }
+    plan_put(w, p);
+    return ok;
+}
+
+static void copy_rows(float *to, int64_t ld_to, const float *from, int64_t ld_from, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + r * ld_to, from + r * ld_from, (size_t)cols * sizeof *to);
+}
+
+/* The blocked matmul wants rows without gaps: others pass through dense copies, a few hundred rows at a time. */
+static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
+                          const float *residual)
+{
+    int64_t step = rows < 512 ? rows : 512;
+    float *dense_x = NULL, *dense_y = NULL;
+    bool ok = true;
+
+    if (ldx != w->in && w->type == dnnl_f32)
+        ok = (dense_x = malloc((size_t)(step * w->in) * sizeof *x)) != NULL;
+    if (ldy != w->out)
+        ok = ok && (dense_y = malloc((size_t)(step * w->out) * sizeof *y)) != NULL;
+    for (int64_t r = 0; r < rows && ok; r += step) {
+        int64_t n = rows - r < step ? rows - r : step;
+        const void *in = dense_x;
+        if (dense_x)
+            copy_rows(dense_x, w->in, x + r * ldx, ldx, n, w->in);
+        else
+            in = (const char *)x + (size_t)(r * w->in) * type_size(w->type);
+        if (!dense_y) {
+            ok = run_plan(w, y + r * ldy, ldy, in, w->in, n, act, residual ? residual + r * ldy : NULL);
+            continue;
+        }
+        if (residual)
+            copy_rows(dense_y, w->out, residual + r * ldy, ldy, n, w->out);
+        ok = run_plan(w, dense_y, w->out, in, w->in, n, act, residual ? dense_y : NULL);
+        if (ok)
+            copy_rows(y + r * ldy, ldy, dense_y, w->out, n, w->out);
+    }
+    free(dense_x);
+    free(dense_y);
+    return ok;
+}
+
+bool gemm_run(const gemm_weights *weights, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
+              const float *residual, void *scratch)
+{
+    gemm_weights *w = (gemm_weights *)(uintptr_t)weights;   /* only the cache of plans changes, under its lock */
+    const kernels *k = kernels_get();
+    const float *in = x;
+
+    if (rows < 1)
+        return true;
+    if (w->type == dnnl_bf16) {
+        if (ldx == w->in)
+            k->to_bf16(scratch, x, rows * w->in);
+        for (int64_t r = 0; r < rows && ldx != w->in; r++)
+            k->to_bf16((uint16_t *)scratch + r * w->in, x + r * ldx, w->in);
+        in = scratch;
+        ldx = w->in;
+    }
+    if (w->packed && (ldx != w->in || ldy != w->out))
+        return run_with_gaps(w, y, ldy, in, ldx, rows, act, residual);
+    return run_plan(w, y, ldy, in, ldx, rows, act, residual);
+}

@@ -1,0 +1,15 @@
+/* levels.h - inside src/kernels: the functions by which each level puts its slots into the table. */
+#ifndef KERNELS_LEVELS_H
+#define KERNELS_LEVELS_H
+
+#include "kernels/kernels.h"
+
+/* Each overwrites the slots it has and sets `level`; called in ascending order. */
+void kernels_fill_ref(kernels *k);
+void kernels_fill_avx2(kernels *k);
+void kernels_fill_avx512(kernels *k);
+
+/* Makes the choice of kernels_cap() binding for oneDNN; called before oneDNN's first use. */
+void kernels_settle(void);
+
+#endif

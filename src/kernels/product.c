@@ -1,0 +1,67 @@
+/* product.c - plain matrix products, and the rate this machine reaches with them. */
+#include <omp.h>
+#include <stdlib.h>
+
+#include "kernels/onednn.h"
+
+enum { ROWS = 192, COLUMNS = 512, WANTED_BLOCKS = 16, LEAST_COLUMNS = 64 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Blocks depend on the shape alone and each is computed by one thread, so that the bits do not depend on their number. */
+bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+          const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    int64_t rows = least(m, ROWS), columns = least(n, COLUMNS), across;
+    bool ok = true;
+
+    if (m < 1 || n < 1)
+        return true;
+    if (k < 1)
+        alpha = 0, k = 0;
+    while (((m + rows - 1) / rows) * ((n + columns - 1) / columns) < WANTED_BLOCKS && columns >= 2 * LEAST_COLUMNS)
+        columns = (columns / 2 + 15) / 16 * 16;
+    while (((m + rows - 1) / rows) * ((n + columns - 1) / columns) < WANTED_BLOCKS && rows >= 96)
+        rows = (rows / 2 + 7) / 8 * 8;
+    across = (n + columns - 1) / columns;
+    onednn_ready();
+#pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
+    for (int64_t i = 0; i < (m + rows - 1) / rows * across; i++) {
+        int64_t r = i / across * rows, s = i % across * columns;
+        ok = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', least(rows, m - r), least(columns, n - s), k, alpha,
+                        a + (transpose_a ? r : r * lda), lda, b + (transpose_b ? s * ldb : s), ldb, beta, c + r * ldc + s,
+                        ldc) == dnnl_success && ok;
+    }
+    return ok;
+}
+
+double gemm_rate(gemm_type type)
+{
+    enum { M = 4096, N = 4096, K = 1024, RUNS = 4 };
+    float *x = malloc((size_t)M * K * sizeof *x), *y = malloc((size_t)M * N * sizeof *y);
+    double best = 0;
+    gemm_weights *w = NULL;
+    void *scratch = NULL;
+
+    for (int64_t i = 0; x && i < (int64_t)M * K; i++)
+        x[i] = (float)(i * 7919 % 1013) / 1013 - 0.5f;
+    if (x && y)
+        w = gemm_pack(x, NULL, N, K, K, type);
+    if (w)
+        scratch = malloc(gemm_scratch(w, M) + 1);
+    for (int i = 0; scratch && i < RUNS; i++) {
+        double start = omp_get_wtime(), rate;
+        if (!gemm_run(w, y, N, x, K, M, ACT_NONE, NULL, scratch))
+            break;
+        rate = 2e-9 * M * N * K / (omp_get_wtime() - start);
+        best = rate > best ? rate : best;
+    }
+    gemm_weights_free(w);
+    free(scratch);
+    free(x);
+    free(y);
+    return best;
+}
