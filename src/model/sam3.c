@@ -60,7 +60,8 @@ static void note_extras(run *r, const sam3 *m)
     int64_t side = config_tokens(&m->c) * 4;
     for (int i = 0; i < NECK_LEVELS; i++, side /= 2) {
         size_t mark = run_mark(r);
-        note(r, position_codes(r, side, m->c.d), "neck_pos.%d", i);
+        tensor *codes = position_codes(r, side, m->c.d);
+        note(r, reshape(r, codes, 4, (int64_t[]){1, side, side, m->c.d}), "neck_pos.%d", i);
         run_drop(r, mark);
     }
 }

@@ -50,7 +50,9 @@ tensor *seghead_masks(run *r, const seghead *s, tensor *pixels, tensor *queries)
     run_part(r, "mask_head.masks");
     int64_t n = pixels->dim[1] * pixels->dim[2];
     tensor *p = reshape(r, linear(r, pixels, &s->instance), 3, (int64_t[]){pixels->dim[0], n, tensor_cols(pixels)});
-    return run_keep(r, mark, note(r, product(r, mlp(r, queries, &s->mask_embed), p), "masks"));
+    tensor *masks = product(r, mlp(r, queries, &s->mask_embed), p);
+    masks = reshape(r, masks, 4, (int64_t[]){masks->dim[0], queries->dim[1], pixels->dim[1], pixels->dim[2]});
+    return run_keep(r, mark, note(r, masks, "masks"));
 }
 
 tensor *seghead_semantic(run *r, const seghead *s, tensor *pixels)

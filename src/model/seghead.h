@@ -17,7 +17,7 @@ void seghead_declare(seghead *s, registry *g, const config *c);
 
 /* level: the neck's two finest maps [1, 4t, 4t, d], [1, 2t, 2t, d]; memory [B, t * t, d] -> pixels [B, 4t, 4t, d]. */
 tensor *seghead_pixels(run *r, const seghead *s, tensor *const *level, tensor *memory, tensor *prompt, tensor *mask);
-/* Mask logits of `queries` [B, n, d]: [B, n, 4t * 4t]. Notes masks. */
+/* Mask logits of `queries` [B, n, d]: [B, n, 4t, 4t]. Notes masks. */
 tensor *seghead_masks(run *r, const seghead *s, tensor *pixels, tensor *queries);
 /* One map for everything the prompt names: [B, 4t, 4t, 1]. Notes semantic. */
 tensor *seghead_semantic(run *r, const seghead *s, tensor *pixels);
