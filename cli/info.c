@@ -88,7 +88,7 @@ static void print_info(const samite_model_info *i, const int *sides, int side_co
     print_line("tensors", "%llu loaded, %llu ignored, %llu missing (%s)", (unsigned long long)i->loaded,
                (unsigned long long)i->ignored, (unsigned long long)i->missing, i->types);
     print_line("input", "%d pixels a side, patches of %d, windows of %d patches", i->input_side, i->patch, i->window);
-    printf("%-14s", "input sides");
+    printf("%-16s", "input sides");
     for (int k = 0; k < side_count; k++)
         printf("%s%d", k ? " " : "", sides[k]);
     putchar('\n');

@@ -19,7 +19,7 @@ void print_line(const char *name, const char *format, ...)
     for (char *c = line; c && *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7F)
             *c = '?';
-    printf("%-14s%s\n", name, line ? line : "");
+    printf("%-16s%s\n", name, line ? line : "");
     free(line);
 }
 
