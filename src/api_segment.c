@@ -174,16 +174,16 @@ static int segment(samite_image *im, const samite_prompt *p, samite_result *res,
     const sam3 *net = im->model->n->net;
     example_list list;
     bool cut = false;
-    tensor *words;
+    tensor *said;
     int code = image_prepare(im, PARTS_GROUND, err);
-    if (code || (code = image_words(im, p->text ? p->text : "visual", &words, &res->tokens, &cut, err)))
+    if (code || (code = image_words(im, p->text ? p->text : "visual", &said, &res->tokens, &cut, err)))
         return code;
     res->cut = cut;
     if ((code = make_examples(&list, im, p, err)))
         return code;
     image_stage(im, "ground", (uint64_t)net->c.enc_layers + (uint64_t)net->c.dec_layers + 6);
     grounded g;
-    sam3_ground(im->r, net, &im->encoded, words, NULL, &list.x, &g);
+    sam3_ground(im->r, net, &im->encoded, said, NULL, &list.x, &g);
     code = run_status(im->r, err);
     if (!code)
         code = collect(im, p, &g, res, err);
