@@ -15,7 +15,10 @@ static bool open_parts(sam3 *m)
         !decoder_open(&m->decoder, g, c))
         return false;
     seghead_declare(&m->seghead, g, c);
-    return !g->failed;
+    prompt_declare(&m->prompt, g, c);
+    mask_decoder_declare(&m->mask_decoder, g, c);
+    m->no_memory = declare(g, "tracker.no_mem_embed", 3, (int64_t[]){1, 1, c->d});
+    return memory_declare(&m->memory, g, c) && !g->failed;
 }
 
 int sam3_open(sam3 **out, const config *c, samite_error *err)
@@ -27,8 +30,9 @@ int sam3_open(sam3 **out, const config *c, samite_error *err)
     m->c = *c;
     if (!open_parts(m)) {
         sam3_close(m);
-        return fail(err, SAMITE_RESOURCE, "the network's description could not be built (out of memory, or %d decoder "
-                    "layers where at most %d work)", c->dec_layers, DECODER_MAX_LAYERS);
+        return fail(err, SAMITE_RESOURCE, "the network's description could not be built (out of memory, %d decoder "
+                    "layers where at most %d work, or memories of width %d that do not divide %d)", c->dec_layers,
+                    DECODER_MAX_LAYERS, c->mem_dim, c->d);
     }
     *out = m;
     return 0;
@@ -126,4 +130,39 @@ tensor *sam3_masks(run *r, const sam3 *m, const encoded_image *im, const grounde
     q = gather_rows(r, reshape(r, q, 2, (int64_t[]){tensor_rows(q), tensor_cols(q)}), query, count);
     q = reshape(r, q, 3, (int64_t[]){1, count, tensor_cols(q)});
     return run_keep(r, mark, seghead_masks(r, &m->seghead, pixels, q));
+}
+
+void sam3_click_image(run *r, const sam3 *m, const encoded_image *im, click_image *out)
+{
+    tensor *level[NECK_LEVELS];
+    *out = (click_image){.codes = reshape(r, im->codes, 2, (int64_t[]){tensor_rows(im->codes), m->c.d})};
+    size_t mark = run_mark(r);
+    sam3_tracker_levels(r, m, im, level);
+    if (!run_ok(r))
+        return;
+    run_part(r, "click.image");
+    out->image = level[2];
+    out->fine0 = mask_decoder_fine0(r, &m->mask_decoder, level[0]);
+    out->fine1 = mask_decoder_fine1(r, &m->mask_decoder, level[1]);
+    out->places = prompt_grid(r, &m->prompt, config_tokens(&m->c));
+    run_keep_all(r, mark, (tensor *[]){out->image, out->fine0, out->fine1, out->places}, 4);
+}
+
+tensor *sam3_unseen(run *r, const sam3 *m, const click_image *im)
+{
+    tensor *x = reshape(r, im->image, 3, (int64_t[]){1, im->image->dim[1] * im->image->dim[2], m->c.d});
+    return add(r, x, reshape(r, run_param(r, m->no_memory), 1, (int64_t[]){m->c.d}));
+}
+
+void sam3_click(run *r, const sam3 *m, const click_image *im, tensor *seen, const clicks *points, tensor *mask, guesses *out)
+{
+    size_t mark = run_mark(r);
+    tensor *image = seen ? seen : sam3_unseen(r, m, im);
+    tensor *tokens = points ? prompt_points(r, &m->prompt, points) : NULL;
+    tensor *rough = mask ? prompt_mask(r, &m->prompt, mask) : prompt_no_mask(r, &m->prompt);
+    if (mask && mask->dim[0] > image->dim[0])
+        image = repeat(r, image, mask->dim[0]);
+    image = add(r, image, rough);
+    mask_decoder_forward(r, &m->mask_decoder, image, im->places, tokens, im->fine0, im->fine1, out);
+    run_keep_all(r, mark, (tensor *[]){out->object, out->overlap, out->tokens, out->masks}, 4);
 }

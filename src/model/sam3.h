@@ -5,6 +5,12 @@
  *     prompt:   words + example boxes -> fusion -> decoder                  sam3_ground
  *     masks:    fused tokens + pyramid -> pixels x chosen queries           sam3_masks
  *
+ * Beside the detector there is a tracker, with its own pyramid from the same trunk. It is asked about single objects:
+ *
+ *     picture:  trunk -> tracker neck                                       sam3_click_image
+ *     object:   clicks, box, mask -> two-way transformer -> 4 guesses       sam3_click
+ *     video:    memories of past frames -> the picture as the object sees it, then a guess; see memory.h and src/track
+ *
  * One definition serves inference (RUN), training (TAPE) and export (TRACE).
  */
 #ifndef MODEL_SAM3_H
@@ -12,7 +18,10 @@
 
 #include "model/decoder.h"
 #include "model/fusion.h"
+#include "model/mask_decoder.h"
+#include "model/memory.h"
 #include "model/neck.h"
+#include "model/prompt.h"
 #include "model/seghead.h"
 #include "model/text.h"
 #include "model/vit.h"
@@ -27,6 +36,10 @@ typedef struct sam3 {
     fusion           fusion;
     decoder          decoder;
     seghead          seghead;
+    prompt_encoder   prompt;
+    mask_decoder     mask_decoder;
+    param           *no_memory;        /* [1, 1, d] added to a picture that nothing was seen before */
+    memory           memory;
 } sam3;
 
 /* Builds the network of that size with no values bound; c.image is the input side. */
@@ -57,5 +70,20 @@ void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, 
                  grounded *out);
 /* Mask logits of the chosen queries of a single prompt: [1, n, 4t, 4t]. */
 tensor *sam3_masks(run *r, const sam3 *m, const encoded_image *im, const grounded *g, const int32_t *query, int count);
+
+/* What the tracker reads of a picture; made once, then any number of objects are asked for. */
+typedef struct click_image {
+    tensor *image;                     /* [1, t, t, d] coarse level */
+    tensor *fine0, *fine1;             /* [4t, 4t, d / 8], [2t, 2t, d / 4] */
+    tensor *codes;                     /* [t * t, d] sine codes, borrowed from the encoded image */
+    tensor *places;                    /* [t * t, d] codes of the click decoder */
+} click_image;
+void sam3_click_image(run *r, const sam3 *m, const encoded_image *im, click_image *out);
+
+/* points: NULL with a mask only. mask: [B, 4t, 4t, 1] logits, or NULL. seen: the picture through an object's memories
+ * [B, t * t, d] (memory_attend), [1, t * t, d] without memories but its coarse level, or NULL = sam3_unseen. */
+void sam3_click(run *r, const sam3 *m, const click_image *im, tensor *seen, const clicks *points, tensor *mask, guesses *out);
+/* The coarse level as it is when nothing is remembered: [1, t * t, d]. */
+tensor *sam3_unseen(run *r, const sam3 *m, const click_image *im);
 
 #endif

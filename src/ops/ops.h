@@ -119,4 +119,9 @@ tensor *sine_embed(run *r, tensor *x, const int *order, int count, int features)
  * d = (i / n - edge) * 8; sign(d) log2(|d| + 1) / log2(8) -> [.., n, 2]. Differentiable. */
 tensor *box_distances(run *r, tensor *boxes, int axis, int64_t n);
 
+/* fourier.c */
+typedef struct fourier_attributes { const param *matrix; } fourier_attributes;
+/* Sines, then cosines, of 2 pi (2 x - 1) M: x [.., k] in 0..1, M [k, f] fixed frequencies -> [.., 2 f]. Differentiable in x. */
+tensor *fourier_embed(run *r, tensor *x, param *matrix);
+
 #endif
