@@ -14,7 +14,7 @@ void align_row(aligner *a, const samite_compared *row)
     s->outside += !row->within;
     if (!(row->relative <= s->worst_relative)) {
         s->worst_relative = row->relative;
-        snprintf(s->worst, sizeof s->worst, "%s", row->name);
+        snprintf(s->worst, sizeof s->worst, "%.*s", (int)sizeof s->worst - 1, row->name);
     }
     if (row->cosine < s->least_cosine)
         s->least_cosine = row->cosine;
