@@ -112,7 +112,8 @@ static int read_picture(pixels *out, jpeg_reader *r, const image_source *src, sa
     return read_rows(out, r);
 }
 
-int decode_jpeg(pixels *out, const image_source *src, samite_error *err)
+/* Sets *ended_early if the data did, whether that made it fail or not. */
+static int decode_once(pixels *out, const image_source *src, bool *ended_early, samite_error *err)
 {
     jpeg_reader *r = calloc(1, sizeof *r);
     if (!r)
@@ -136,9 +137,34 @@ int decode_jpeg(pixels *out, const image_source *src, samite_error *err)
         code = fail(err, SAMITE_INPUT, "%s: damaged or unusual JPEG (%s): convert it or get another copy", src->name,
                     r->text);
     }
+    *ended_early = r->ended_early;
     jpeg_destroy_decompress(&r->c);
     free(r);
     return code;
+}
+
+/* Where the last marker starts that is not part of a scan's data. */
+static size_t last_marker(const image_source *src)
+{
+    for (size_t i = src->size < 2 ? 0 : src->size - 1; i-- > 0;) {
+        if (src->data[i] == 0xff && src->data[i + 1] >= 0xc0 && (src->data[i + 1] < 0xd0 || src->data[i + 1] > 0xd7) && src->data[i + 1] < 0xff)
+            return i;
+    }
+    return 0;
+}
+
+int decode_jpeg(pixels *out, const image_source *src, samite_error *err)
+{
+    bool ended_early = false;
+    int code = decode_once(out, src, &ended_early, err);
+    if (code == SAMITE_OK || code == SAMITE_RESOURCE || !src->keep_truncated || !ended_early)
+        return code;
+    /* The file ends inside a table between two scans: what comes before it may still be a picture. */
+    image_source shorter = *src;
+    shorter.size = last_marker(src);
+    pixels_free(out);
+    out->format = "JPEG";
+    return decode_once(out, &shorter, &ended_early, err);
 }
 
 typedef struct jpeg_writer {

@@ -80,6 +80,8 @@ static int read_picture(pixels *out, png_reader *r, samite_error *err)
     png_set_read_fn(r->png, r, read_bytes);
     png_set_user_limits(r->png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(r->png, CHUNK_LIMIT);
+    if (r->src->keep_truncated)
+        png_set_compression_buffer_size(r->png, 64);   /* what does not come whole is lost */
     png_read_info(r->png, r->info);
     int code = check_header(out, r, err);
     if (code != SAMITE_OK)

@@ -11,6 +11,7 @@ typedef struct tiff_reader {
     const image_source *src;
     TIFF               *tiff;
     uint64_t            at;
+    bool                ended_early;       /* something was wanted from beyond the end */
     char                text[160];         /* first error of libtiff */
     uint32_t            width, height;
     uint16_t            bits, channels, photometric, planar, format, compression;
@@ -27,6 +28,7 @@ static tmsize_t read_bytes(thandle_t handle, void *to, tmsize_t n)
     size_t take = n < 0 ? 0 : (uint64_t)n < left ? (size_t)n : (size_t)left;
     if (take)
         memcpy(to, r->src->data + r->at, take);
+    r->ended_early = r->ended_early || (tmsize_t)take < n;
     r->at += take;
     return (tmsize_t)take;
 }
@@ -285,7 +287,9 @@ int decode_tiff(pixels *out, const image_source *src, samite_error *err)
     if (!r.tiff)
         return fail_damaged(&r, err);
     read_tags(out, &r);
-    int code = pixels_alloc(out, src, r.width, r.height, err);
+    int code = r.ended_early ? fail_truncated(src, "TIFF", err) : SAMITE_OK;
+    if (code == SAMITE_OK)
+        code = pixels_alloc(out, src, r.width, r.height, err);
     if (code == SAMITE_OK)
         code = is_plain(&r) ? read_plain(out, &r, err) : read_converted(out, &r, err);
     TIFFClose(r.tiff);
