@@ -62,9 +62,9 @@ static json_t *doctor_json(const samite_machine *m, const model_check *c)
     json_set_path(model, "path", c->path);
     json_object_set_new(model, "usable", json_boolean(c->code == SAMITE_OK));
     if (c->code == SAMITE_OK)
-        json_object_update(model, json_pack("{s:s, s:I, s:I}", "kind", c->kind, "weight_bytes",
-                                            (json_int_t)c->weight_bytes, "activation_bytes",
-                                            (json_int_t)c->activation_bytes));
+        json_object_update_new(model, json_pack("{s:s, s:I, s:I}", "kind", c->kind, "weight_bytes",
+                                                (json_int_t)c->weight_bytes, "activation_bytes",
+                                                (json_int_t)c->activation_bytes));
     else
         json_object_set_new(model, "error", json_name(c->err.text));
     json_object_set_new(o, "model", model);

@@ -138,15 +138,13 @@ json_t *picture_json(const picture *p, const prompts *ask, const char *model)
         json_t *facts = json_pack("{s:o, s:i, s:b, s:o}", "presence", json_number((double)r->presence), "tokens",
                                   r->tokens, "cut",
                                   r->cut, "instances", found);
-        bad |= json_object_update(one, facts) != 0;
-        json_decref(facts);
+        bad |= json_object_update_new(one, facts) != 0;
         bad |= json_array_append_new(list, one) != 0;
     }
     json_t *facts = json_pack("{s:i, s:i, s:i, s:b, s:o}", "width", p->pixels.width, "height", p->pixels.height,
                               "exif_orientation", p->pixels.exif_orientation, "exif_applied", p->pixels.exif_applied,
                               "prompts", list);
-    bad |= json_object_update(o, facts) != 0;
-    json_decref(facts);
+    bad |= json_object_update_new(o, facts) != 0;
     if (bad) {
         json_decref(o);
         return NULL;
