@@ -7,3 +7,8 @@ if(TARGET samite)
   add_test(NAME library COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_SOURCE_DIR}/library.py ${CMAKE_BINARY_DIR}
            ${CMAKE_SOURCE_DIR} ${CMAKE_C_COMPILER} "${CXX_COMPILER}" "$<$<BOOL:${SAMITE_SANITIZE}>:sanitize>")
 endif()
+if(TARGET samite_shared)
+  add_executable(test_output output.c)
+  target_link_libraries(test_output PRIVATE samite_shared PkgConfig::JANSSON ${CMOCKA})
+  add_test(NAME output COMMAND test_output)
+endif()
