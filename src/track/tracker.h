@@ -1,0 +1,66 @@
+/* tracker.h - a batch of objects through a video: prompts on some frames, then one frame after another.
+ *
+ *     tracker_click(t, f, 0, ..)      any number of prompts on frame f; each gives a draft
+ *     tracker_settle(t, f)            the drafts of f become what is remembered of f
+ *     tracker_step(t, g)              frame g as the objects' memories see it
+ *
+ * A frame that is prompted again starts from the mask it has. Every call works inside the caller's run and leaves nothing
+ * in it; `tracked_frame` is made by sam3_click_image from that frame's picture.
+ */
+#ifndef TRACK_TRACKER_H
+#define TRACK_TRACKER_H
+
+#include "model/sam3.h"
+#include "track/bank.h"
+
+#define TRACKER_POINTS 16      /* more on one frame: the first and the last 8 are used */
+
+/* Tables shared by all batches of a session. */
+typedef struct track_tables {
+    const sam3 *net;
+    float      *rotations;     /* [t * t, d] */
+    float      *grid;          /* [t * t, mem_dim] position codes of a memory */
+} track_tables;
+
+int  track_tables_make(track_tables *t, const sam3 *net, samite_error *err);
+void track_tables_free(track_tables *t);
+
+/* An answer to a prompt that is not remembered yet. */
+typedef struct draft {
+    int64_t frame;
+    int     object;            /* index in the batch */
+    float   score;
+    float  *mask;              /* [4t * 4t] logits */
+    float  *pointer;           /* [d] */
+} draft;
+
+typedef struct tracker {
+    const track_tables *tables;
+    bank    bank;
+    int64_t frames;            /* of the whole video, 0 = not known */
+    bool    backward;
+    draft  *drafts;
+    int     draft_count, draft_room;
+} tracker;
+
+/* A picture to track in. `r` is the run its values live in. */
+typedef struct tracked_frame {
+    run               *r;
+    const click_image *image;
+    int64_t            frame;
+} tracked_frame;
+
+int  tracker_open(tracker *t, const track_tables *tables, int objects, int64_t frames, samite_error *err);
+void tracker_close(tracker *t);
+
+/* One prompt for one object. xy [count, 2] in pixels of the model's input picture, kind [count] POINT_..; a box is two
+ * corners in front. *out: the draft, borrowed until the next call. */
+int  tracker_click(tracker *t, const tracked_frame *f, int object, const float *xy, const int *kind, int count,
+                   const draft **out, samite_error *err);
+/* Nothing to do when the frame has no drafts. */
+int  tracker_settle(tracker *t, const tracked_frame *f, samite_error *err);
+/* *out: the moment of that frame, borrowed from the bank. A prompted frame gives what it has; SAMITE_USAGE when nothing
+ * was prompted yet. */
+int  tracker_step(tracker *t, const tracked_frame *f, const moment **out, samite_error *err);
+
+#endif
