@@ -533,6 +533,107 @@ static void test_round_trip(void **state)
     free(st);
 }
 
+/* Every official tensor that official.txt lists is there with its shape and the formula's values. */
+static void check_hf(const char *path)
+{
+    char name[200];
+    int64_t d[4];
+    weights *w = open_good(path);
+    FILE *f = fopen(FOLDER "hf/official.txt", "r");
+    assert_non_null(f);
+    size_t count = 0;
+    for (char line[300]; fgets(line, sizeof line, f); count++) {
+        int axes = sscanf(line, "%199s %ld %ld %ld %ld", name, &d[0], &d[1], &d[2], &d[3]) - 1;
+        const weight *t = weights_find(w, name);
+        if (!t)
+            fail_msg("%s: %s is missing", path, name);
+        assert_int_equal(t->axes, axes);
+        for (int a = 0; a < axes; a++)
+            assert_int_equal(t->dim[a], d[a]);
+        if (!ends_with(name, "trunk.pos_embed")) {
+            check_values(t, DT_BF16);
+            continue;
+        }
+        float got[200], want[200];               /* all but the first row, which is zero */
+        size_t row = (size_t)d[2], all = (size_t)weight_count(t);
+        assert_true(all <= 200);
+        weight_to_f32(got, t);
+        formula_fill(want, name, axes, d, 0);
+        for (size_t i = 0; i < all; i++)
+            assert_true(i < row ? got[i] == 0 : fabsf(got[i] - want[i]) <= 0.005f * fabsf(want[i]));
+    }
+    fclose(f);
+    assert_int_equal(count, 455);
+    assert_int_equal(weights_count(w), count + 1);
+    assert_string_equal(weights_guess(w), "a Hugging Face transformers SAM 3");
+    weights_close(w);
+}
+
+/* Rewrites the transformers model with other names; a name that becomes "" is left out. */
+static void rewrite_hf(const char *path, void (*rename)(char *out, size_t room, const char *name))
+{
+    static char names[600][200];
+    file_map m;
+    samite_error e;
+    tensor_list list = {0};
+    weights_writer *out;
+    assert_int_equal(file_map_open(&m, FOLDER "hf/model.safetensors", &e), 0);
+    assert_int_equal(safetensors_read(&list, m.data, m.size, m.path, &e), 0);
+    assert_true(list.count <= 600);
+    weight *plan = calloc(list.count, sizeof *plan);
+    size_t count = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        rename(names[count], sizeof names[count], list.items[i].name);
+        plan[count] = list.items[i];
+        plan[count].name = names[count];
+        count += names[count][0] != '\0';
+    }
+    assert_int_equal(weights_create(&out, path, plan, count, NULL, 0, &e), 0);
+    for (size_t i = 0; i < count; i++)
+        weights_put(out, plan[i].data, weight_bytes(&plan[i]));
+    assert_int_equal(weights_commit(out, &e), 0);
+    free(plan);
+    tensor_list_free(&list);
+    file_map_close(&m);
+}
+
+/* What a lone Sam3Model and some versions of save_pretrained write. */
+static void other_prefixes(char *out, size_t room, const char *name)
+{
+    const char *plain = starts_with(name, "detector_model.") ? name + strlen("detector_model.") : name;
+    const char *text_model = strstr(plain, "text_model.");
+    if (starts_with(plain, "tracker_model."))
+        snprintf(out, room, "tracker_model.%s", plain);
+    else if (text_model)
+        snprintf(out, room, "%.*s%s", (int)(text_model - plain), plain, text_model + strlen("text_model."));
+    else
+        snprintf(out, room, "%s", plain);
+}
+
+static void without_one_key(char *out, size_t room, const char *name)
+{
+    snprintf(out, room, "%s", ends_with(name, "detr_encoder.layers.0.self_attn.k_proj.weight") ? "" : name);
+}
+
+static void test_hf(void **state)
+{
+    char path[] = "/tmp/samite-formats-XXXXXX";
+    samite_error e;
+    weights *w;
+    check_hf(FOLDER "hf");
+    w = open_good(FOLDER "hf");
+    assert_non_null(strstr(weights_metadata(w, "config.json"), "\"global_attn_indexes\""));
+    assert_string_equal(weights_kind(w), "safetensors, transformers naming");
+    weights_close(w);
+    assert_true(close(mkstemp(path)) == 0);
+    rewrite_hf(path, other_prefixes);
+    check_hf(path);
+    rewrite_hf(path, without_one_key);
+    assert_int_equal(weights_open(&w, path, &e), SAMITE_INPUT);
+    assert_non_null(strstr(e.text, "detector.transformer.encoder.layers.0.self_attn.in_proj_weight"));
+    unlink(path);
+}
+
 /* Pieces and strides together: two transposed pieces follow each other. */
 static void test_parts(void **state)
 {
@@ -577,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_formula),     cmocka_unit_test(test_pickle_bombs),
         cmocka_unit_test(test_names),       cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_parts),       cmocka_unit_test(test_large_strided),
+        cmocka_unit_test(test_hf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "formats/hf_names.h"
 
 /* Moves *name behind `prefix` if it starts with it. */
 static bool skip(const char **name, const char *prefix)
@@ -48,7 +49,7 @@ const char *guess_from_names(const tensor_list *l)
         return "a LoRA adapter";
     if (named(l, "tracker.model.") || named(l, "interactive_convs."))
         return "SAM 3.1 multiplex";
-    if (named(l, "vision_encoder.backbone.layers.") && named(l, "neck.fpn_layers."))
+    if (hf_detect(l))
         return "a Hugging Face transformers SAM 3";
     if (named(l, "image_encoder.trunk."))
         return "SAM 2";

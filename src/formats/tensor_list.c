@@ -179,14 +179,19 @@ static int no_memory(samite_error *err)
 int tensor_list_add(tensor_list *l, const weight *w, samite_error *err)
 {
     char *name = text_copy(w->name);
-    weight *items = name ? grow(l->items, l->count, &l->room, sizeof *items) : NULL;
+    weight *part = w->parts ? malloc((size_t)w->parts * sizeof *part) : NULL;
+    weight *items = name && (part || !w->parts) ? grow(l->items, l->count, &l->room, sizeof *items) : NULL;
     if (!items) {
         free(name);
+        free(part);
         return no_memory(err);
     }
+    if (part)
+        memcpy(part, w->part, (size_t)w->parts * sizeof *part);
     l->items = items;
     items[l->count] = *w;
-    items[l->count++].name = name;
+    items[l->count].name = name;
+    items[l->count++].part = part;
     return SAMITE_OK;
 }
 
@@ -227,8 +232,10 @@ static void free_pairs(text_pair *items, size_t count)
 
 void tensor_list_free(tensor_list *l)
 {
-    for (size_t i = 0; i < l->count; i++)
+    for (size_t i = 0; i < l->count; i++) {
         free((char *)l->items[i].name);
+        free((weight *)l->items[i].part);
+    }
     free(l->items);
     free_pairs(l->refused, l->refused_count);
     free_pairs(l->notes, l->note_count);

@@ -10,8 +10,8 @@
 #define WEIGHT_AXES 8
 
 /* A tensor as it lies in a mapped file: nothing is copied, `data` may be misaligned and strides may be anything that
- * stays inside the file. A tensor that a file holds in pieces has data == NULL and `parts` pieces whose rows (axis 0)
- * follow each other. */
+ * stays inside the file. A tensor that a file holds in pieces has data == NULL and `parts` pieces whose elements
+ * follow each other in row-major order. */
 typedef struct weight {
     const char *name;
     dtype       type;
@@ -38,7 +38,7 @@ typedef struct text_pair {
 } text_pair;
 
 typedef struct tensor_list {
-    weight    *items;                   /* names owned by the list */
+    weight    *items;                   /* names and pieces owned by the list */
     size_t     count, room;
     text_pair *refused;                 /* tensors in a form that cannot be used, and why: told when one is asked for */
     size_t     refused_count, refused_room;
@@ -46,7 +46,7 @@ typedef struct tensor_list {
     size_t     note_count, note_room;
 } tensor_list;
 
-/* Every add copies the strings it gets; the answer is 0 or SAMITE_RESOURCE, with *err filled. */
+/* Every add copies the strings and pieces it gets; the answer is 0 or SAMITE_RESOURCE, with *err filled. */
 int  tensor_list_add(tensor_list *l, const weight *w, samite_error *err);
 int  tensor_list_refuse(tensor_list *l, const char *name, const char *why, samite_error *err);
 int  tensor_list_note(tensor_list *l, const char *key, const char *value, samite_error *err);

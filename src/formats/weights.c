@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/hf_names.h"
 #include "formats/names.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
@@ -19,7 +20,7 @@
 
 struct weights {
     char       *path;
-    char        kind[64];
+    char        kind[80];
     const char *guess;
     file_map   *maps;
     size_t      map_count;
@@ -128,14 +129,15 @@ static int open_folder(weights *w, const char *folder, samite_error *err)
 }
 
 /* Enters an official tensor. Two tensors of the file that come out under one name are refused, except that the shared
- * tracker may stand there twice, as the tracker and inside the detector: the first counts. */
+ * tracker may stand there twice, as the tracker and inside the detector: the first counts.
+ * `found` is the name in the file, "" if that is not known. */
 static int enter(weights *w, const weight *t, const char *found, samite_error *err)
 {
     if (name_map_get(w->index, t->name) >= 0) {
         if (strstr(found, "inst_interactive_predictor."))
             return SAMITE_OK;
-        return fail(err, SAMITE_INPUT, "%s: holds \"%s\" twice, once as \"%s\"; remove one of them", w->path, t->name,
-                    found);
+        return fail(err, SAMITE_INPUT, "%s: holds \"%s\" twice%s%s; remove one of them", w->path, t->name,
+                    *found ? ", once as " : "", found);
     }
     int code = tensor_list_add(&w->official, t, err);
     const char *kept = code ? NULL : w->official.items[w->official.count - 1].name;
@@ -149,10 +151,9 @@ static int no_memory(const weights *w, samite_error *err)
     return fail(err, SAMITE_RESOURCE, "%s: out of memory", w->path);
 }
 
-static int name_all(weights *w, samite_error *err)
+static int name_plainly(weights *w, samite_error *err)
 {
-    w->index = name_map_new(w->found.count);
-    int code = w->index ? SAMITE_OK : no_memory(w, err);
+    int code = SAMITE_OK;
     for (size_t i = 0; !code && i < w->found.count; i++) {
         weight t = w->found.items[i];
         char *name = official_name(t.name);
@@ -165,6 +166,45 @@ static int name_all(weights *w, samite_error *err)
         code = name ? tensor_list_refuse(&w->official, name, w->found.refused[i].value, err) : no_memory(w, err);
         free(name);
     }
+    return code;
+}
+
+static int name_from_hf(weights *w, samite_error *err)
+{
+    tensor_list list = {0};
+    int code = hf_translate(&list, &w->found, w->path, err);
+    for (size_t i = 0; !code && i < list.count; i++)
+        code = enter(w, &list.items[i], "", err);
+    for (size_t i = 0; !code && i < list.refused_count; i++)
+        code = tensor_list_refuse(&w->official, list.refused[i].key, list.refused[i].value, err);
+    tensor_list_free(&list);
+    size_t n = strlen(w->kind);
+    snprintf(w->kind + n, sizeof w->kind - n, ", transformers naming");
+    return code;
+}
+
+static int name_all(weights *w, samite_error *err)
+{
+    w->guess = guess_from_names(&w->found);
+    w->index = name_map_new(w->found.count);
+    if (!w->index)
+        return no_memory(w, err);
+    return hf_detect(&w->found) ? name_from_hf(w, err) : name_plainly(w, err);
+}
+
+/* config.json beside the tensors, as the note "config.json": it knows heads and windows. Absence is fine. */
+static int note_config(weights *w, samite_error *err)
+{
+    const size_t limit = (size_t)1 << 20;
+    char *folder = folder_of(w->maps[0].path), *path = folder ? path_join(folder, "config.json") : NULL;
+    uint8_t *json = NULL;
+    size_t size;
+    int code = path ? SAMITE_OK : no_memory(w, err);
+    if (!code && file_read(&json, &size, path, limit, NULL) == SAMITE_OK)
+        code = tensor_list_note(&w->found, "config.json", (const char *)json, err);
+    free(json);
+    free(path);
+    free(folder);
     return code;
 }
 
@@ -181,11 +221,12 @@ int weights_open(weights **out, const char *path, samite_error *err)
     int code = folder ? open_folder(w, path, err) : open_path(w, path, err);
     if (!code)
         code = name_all(w, err);
+    if (!code && hf_detect(&w->found))
+        code = note_config(w, err);
     if (code) {
         weights_close(w);
         return code;
     }
-    w->guess = guess_from_names(&w->found);
     *out = w;
     return SAMITE_OK;
 }

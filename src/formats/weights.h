@@ -19,7 +19,8 @@ const weight *weights_at(const weights *w, size_t i);
 const weight *weights_find(const weights *w, const char *name);       /* NULL: absent */
 /* Why a tensor that the file does name cannot be used ("is quantized ..."); NULL if there is nothing to say. */
 const char   *weights_refusal(const weights *w, const char *name);
-/* Text stored beside the tensors; NULL: absent. */
+/* Text stored beside the tensors; NULL: absent. For a model in transformers' naming, "config.json" is the text of the
+ * file of that name beside it. */
 const char   *weights_metadata(const weights *w, const char *key);
 
 const char *weights_path(const weights *w);
