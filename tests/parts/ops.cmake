@@ -1,0 +1,2 @@
+samite_test(ops base kernels formats ops)
+samite_test(run base kernels ops)
