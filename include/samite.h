@@ -271,6 +271,105 @@ SAMITE_API void samite_free(void *string);
 /* Does the name end like a picture file (".jpg", ".PNG", ...)? For listing folders. */
 SAMITE_API int samite_is_picture_name(const char *name);
 
+/* ---- 8. Evaluation --------------------------------------------------------------------------------------------------- */
+
+enum { SAMITE_EVAL_COCO, SAMITE_EVAL_CGF1, SAMITE_EVAL_VIDEO };
+enum { SAMITE_IOU_BBOX = 1, SAMITE_IOU_SEGM = 2 };
+
+typedef struct samite_eval_options {
+    size_t             size;           /* set by the initializer */
+    int                kind;           /* COCO: the twelve numbers of pycocotools; CGF1: the SA-Co metric; VIDEO: J&F, HOTA */
+    const char *const *gt;             /* ground truth files; CGF1 takes several alternatives, the others one */
+    int                gt_count;
+    const char        *dt;             /* results: a list of objects as pycocotools reads it, or a COCO file */
+    unsigned           iou;            /* SAMITE_IOU_..., one or both; 0 = boxes. VIDEO: masks always */
+    int                compat;         /* 1: an object with id 0 never counts as found, as in pycocotools */
+    double             threshold;      /* CGF1: results with a lower score do not count */
+    int                limit;          /* N images as the official loader chooses them; 0 = all */
+    const char *const *classes;        /* only these categories, by name; NULL = all */
+    int                class_count;
+    int                positive_only;  /* 1: only results of categories that the image has */
+    int                arrays;         /* 1: precision, recall and scores go into the JSON too (COCO) */
+    const char        *report;         /* folder for report.html, metrics.csv, metrics.json; NULL = none */
+    const char        *images;         /* folder of the pictures, for galleries in the report; may be NULL */
+    samite_progress_fn progress;       /* may be NULL */
+    void              *user;
+} samite_eval_options;
+#define SAMITE_EVAL_OPTIONS_INIT {sizeof(samite_eval_options), SAMITE_EVAL_COCO, NULL, 0, NULL, 0, 0, 0.5, 0, NULL, 0, 0, 0, \
+                                  NULL, NULL, NULL, NULL}
+
+typedef struct samite_metric {
+    const char *group, *name;          /* "bbox" "AP50", "cgf1_segm" "IL_MCC", "bbox/category" "3 dog", "video" "HOTA" */
+    double      value;                 /* -1: nothing to measure, as in pycocotools */
+} samite_metric;
+
+typedef struct samite_evaluation {
+    int                  count;
+    const samite_metric *metric;
+    int                  notes;        /* remarks for a person: unknown categories, missing areas, ids that are 0 */
+    const char *const   *note;
+    const char          *json;         /* all of it, as one JSON object */
+} samite_evaluation;
+SAMITE_API int  samite_evaluate(samite_evaluation **out, const samite_eval_options *o, samite_error *err);
+SAMITE_API void samite_evaluation_free(samite_evaluation *e);
+
+/* Results of a model on the images of a ground truth file, by the official protocol: every category name is a prompt, one
+ * encoding per image, the 100 best of all categories. Files in `out`: one record per finished image (a killed run goes on
+ * where it stopped) and predictions.json, which the last shard to finish joins. */
+typedef struct samite_predict_options {
+    size_t             size;           /* set by the initializer */
+    const char        *gt, *images, *out;
+    unsigned           iou;            /* SAMITE_IOU_SEGM: masks too */
+    int                limit;
+    const char *const *classes;
+    int                class_count;
+    const char        *prompts;        /* JSON object or lines "name<TAB>text": text for a category; NULL = its name */
+    int                positive_only;  /* 1: prompts only for categories that the image has */
+    int                most;           /* results per image; 0 = 100 */
+    int                shard, shards;  /* this is shard 1..shards; 0 = the whole */
+    int                no_exif;
+} samite_predict_options;
+#define SAMITE_PREDICT_OPTIONS_INIT {sizeof(samite_predict_options), NULL, NULL, NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0}
+
+typedef struct samite_predicted {
+    int  images, done_before, failed;  /* of this shard; failed: pictures that are missing or broken */
+    int  complete;                     /* 1: every shard is done and predictions.json is there */
+    char first_failure[512];
+} samite_predicted;
+SAMITE_API int samite_predict(samite_model *m, const samite_predict_options *o, samite_predicted *out, samite_error *err);
+
+/* ---- 9. Clicks: this one object ------------------------------------------------------------------------------------ */
+
+typedef struct samite_point {
+    float x, y;                        /* pixels of the picture */
+    int   negative;                    /* 0: "this is part of it", 1: "this is not" */
+} samite_point;
+
+/* Any of points, box and one earlier mask; at least one of them. */
+typedef struct samite_click {
+    size_t              size;          /* set by the initializer */
+    const samite_point *points;
+    int                 point_count;
+    const samite_box   *box;           /* around the object; NULL = none. `negative` must be 0 */
+    const float        *logits;        /* [side, side] of an earlier answer, which this one refines; NULL = none */
+    const samite_mask  *mask;          /* or a rough mask of the picture's size; NULL = none */
+    int                 several;       /* 1: three alternatives. 0: one answer; for a single point the best of three */
+} samite_click;
+#define SAMITE_CLICK_INIT {sizeof(samite_click), NULL, 0, NULL, NULL, NULL, 0}
+
+typedef struct samite_answer {
+    int              count;            /* best first */
+    samite_instance *instance;         /* score: expected overlap (IoU) with what is meant; box: around the mask */
+    int              side;             /* of the logits */
+    float           *logits;           /* [count, side, side] to be handed back for refinement */
+    float            presence;         /* sigmoid of the logit "there is an object", which was trained for video */
+} samite_answer;
+
+/* The first click on a picture takes longer: the tracker's features are made then. SAMITE_INPUT when the model has no
+ * tracker. Holes of up to 256 of 288 x 288 pixels are filled, as the original does. */
+SAMITE_API int  samite_image_click(samite_image *im, const samite_click *click, samite_answer **out, samite_error *err);
+SAMITE_API void samite_answer_free(samite_answer *a);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,8 @@
 #ifndef ALIGN_H
 #define ALIGN_H
 
+#include <jansson.h>
+
 #include "api.h"
 #include "formats/tensor_list.h"
 
@@ -25,6 +27,9 @@ void align_row(aligner *a, const samite_compared *row);
 void align_skip(aligner *a, const char *prefix);
 
 int align_reference(aligner *a, samite_model *m, samite_error *err);    /* prompts.json */
+/* Parts of prompts.json. `im` has the scene encoded, with its trunk's map; afterwards it holds another picture or none. */
+int align_clicks(aligner *a, samite_image *im, const json_t *asked, samite_error *err);     /* click.* */
+int align_track(aligner *a, samite_image *im, const json_t *asked, samite_error *err);      /* track.* */
 int align_tokens(aligner *a, const char *path, samite_error *err);      /* tokens.jsonl */
 int align_pixels(aligner *a, const char *photos, samite_error *err);    /* pixels.safetensors, already in a->reference */
 int align_models(aligner *a, samite_model *m, samite_error *err);       /* a->o->against */

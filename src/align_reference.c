@@ -258,6 +258,11 @@ static int run_all(listener *l, samite_image *im, const json_t *asked, samite_er
     json_object_foreach(cases, title, o)
         if (!code)
             code = run_case(l, im, title, o, err);
+    run_set_observer(im->r, NULL, NULL);
+    if (!code && native_has(im->model->n, PARTS_CLICK))
+        code = align_clicks(l->a, im, asked, err);
+    if (!code && native_has(im->model->n, PARTS_TRACK))
+        code = align_track(l->a, im, asked, err);
     return code;
 }
 
@@ -282,8 +287,10 @@ int align_reference(aligner *a, samite_model *m, samite_error *err)
         samite_image_free(im);
     }
     json_decref(asked);
-    align_skip(a, "click.");
-    align_skip(a, "track.");
+    if (!native_has(m->n, PARTS_CLICK))
+        align_skip(a, "click.");
+    if (!native_has(m->n, PARTS_TRACK))
+        align_skip(a, "track.");
     if (!m->n->available[PART_TRACKER_NECK])
         align_skip(a, "tracker_neck.");
     return code;

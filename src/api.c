@@ -207,6 +207,7 @@ int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
     if (code)
         return code;
     run_reset(im->r);
+    im->clicks_ready = false;
     image_stage(im, "encode", (uint64_t)net->c.vit_depth + NECK_LEVELS + 1);
     int64_t side = net->c.image;
     tensor *input = run_input(im->r, im->input, 4, (int64_t[]){1, side, side, 3});
@@ -224,7 +225,7 @@ int samite_image_replace(samite_image *im, const samite_pixels *px, samite_error
         return code;
     im->width = px->width;
     im->height = px->height;
-    return image_encode(im, false, err);
+    return image_encode(im, native_has(im->model->n, PARTS_CLICK), err);
 }
 
 int samite_image_open(samite_image **out, samite_model *m, const samite_pixels *pixels, samite_error *err)

@@ -35,6 +35,8 @@ struct samite_image {
     float        *input;      /* [S, S, 3] */
     int           width, height;   /* of the picture */
     encoded_image encoded;
+    click_image   clicks;          /* of the same picture, made when first asked for; see image_clicks */
+    bool          clicks_ready;
     const char   *stage;      /* for progress */
     uint64_t      done, total;
 };
@@ -50,6 +52,8 @@ int  image_new(samite_image **out, samite_model *m, samite_error *err);
 void image_stage(samite_image *im, const char *stage, uint64_t total);
 /* Encodes the normalised input in im->input. keep_trunk as in sam3_encode_image. */
 int  image_encode(samite_image *im, bool keep_trunk, samite_error *err);
+/* Makes im->clicks, unless it is there. Call it outside run_save .. run_restore: it stays as long as the picture. */
+int  image_clicks(samite_image *im, samite_error *err);
 /* Prepares parts of the model, with progress as stage "load". */
 int  image_prepare(samite_image *im, unsigned parts, samite_error *err);
 /* Text features of `text` as a value of the run; *info borrowed until the next call on the model from this thread. */

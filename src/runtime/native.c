@@ -222,7 +222,7 @@ static void release(param *p)
 /* Small heads stay in f32: they cost nothing and decide scores and boxes. */
 static gemm_type type_of(const native *n, const layer *l)
 {
-    return l->part == PART_DECODER || l->part == PART_GEOMETRY ? GEMM_F32 : n->type;
+    return l->part == PART_DECODER || l->part == PART_GEOMETRY || l->part == PART_CLICK ? GEMM_F32 : n->type;
 }
 
 static bool layer_ready(const layer *l)
@@ -277,6 +277,14 @@ static int prepare_locked(native *n, unsigned parts, native_progress progress, v
         done++;
     }
     return 0;
+}
+
+bool native_has(const native *n, unsigned parts)
+{
+    for (int p = 0; p < PART_COUNT; p++)
+        if (parts >> p & 1 && !n->available[p])
+            return false;
+    return true;
 }
 
 int native_prepare(native *n, unsigned parts, native_progress progress, void *user, samite_error *err)

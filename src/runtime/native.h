@@ -36,6 +36,11 @@ int  native_prepare(native *n, unsigned parts, native_progress progress, void *u
 #define PARTS_TEXT   (1u << PART_TEXT)
 #define PARTS_GROUND (1u << PART_GEOMETRY | 1u << PART_FUSION | 1u << PART_DECODER)
 #define PARTS_MASKS  (1u << PART_MASK_HEAD)
+#define PARTS_CLICK  (1u << PART_TRACKER_NECK | 1u << PART_CLICK)
+#define PARTS_TRACK  (PARTS_CLICK | 1u << PART_MEMORY)
+
+/* Does the checkpoint have all of these parts? */
+bool native_has(const native *n, unsigned parts);
 
 /* Values of one tensor as f32 in a new buffer (yours to free): for writing a formula model. NULL: out of memory. */
 float *native_values(const native *n, const entry *e);
