@@ -160,7 +160,8 @@ static void test_bombs(void **state)
     static const uint8_t bmp[54] = {'B', 'M', [10] = 54, [14] = 40, [20] = 16, [24] = 16, [26] = 1, [28] = 24};
     expect_refusal(bmp, sizeof bmp, NULL, "limit");
     image_options small = {.max_pixels = 37 * 26 - 1};
-    const char *names[] = {"jpeg_420.jpg", "png_gray1.png", "webp_lossy.webp", "tiff_tiles.tif", "p4.pbm", "bmp8_rle.bmp"};
+    const char *names[] = {"jpeg_420.jpg",   "png_gray1.png", "webp_lossy.webp",
+                           "tiff_tiles.tif", "p4.pbm",        "bmp8_rle.bmp"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint8_t *data = read_bytes(&size, names[i]);
         expect_refusal(data, size, &small, "limit of 961 pixels");
@@ -168,7 +169,8 @@ static void test_bombs(void **state)
     }
 }
 
-/* Cut anywhere and damaged anywhere: an error of one line or a picture, never more than that; half a file is no picture. */
+/* Cut anywhere and damaged anywhere: an error of one line or a picture, never more than that; half a file is no
+ * picture. */
 static void check_damaged(char word[4][64])
 {
     size_t size;
@@ -229,7 +231,8 @@ static void test_keep_truncated(void **state)
         assert_int_equal(p.width, whole.width);
         size_t end = strstr(names[i], "bmp") ? (size_t)p.width * (size_t)p.height * 3 : (size_t)p.width * 3;
         if (!strstr(names[i], "progressive"))    /* there all rows are blurred instead */
-            assert_memory_equal(p.rgb + end - (size_t)p.width * 3, whole.rgb + end - (size_t)p.width * 3, (size_t)p.width * 3);
+            assert_memory_equal(p.rgb + end - (size_t)p.width * 3, whole.rgb + end - (size_t)p.width * 3,
+                                (size_t)p.width * 3);
         pixels_free(&p);
         pixels_free(&whole);
         free(data);
@@ -300,7 +303,8 @@ static void test_write_png(void **state)
 {
     (void)state;
     enum { W = 11, H = 5, N = W * H };
-    static const int channels[] = {[PNG_BIT] = 1, [PNG_GRAY8] = 1, [PNG_GRAY16] = 1, [PNG_PALETTE] = 1, [PNG_RGB8] = 3, [PNG_RGBA8] = 4};
+    static const int channels[] = {
+        [PNG_BIT] = 1, [PNG_GRAY8] = 1, [PNG_GRAY16] = 1, [PNG_PALETTE] = 1, [PNG_RGB8] = 3, [PNG_RGBA8] = 4};
     uint8_t bytes[N * 4], palette[5 * 3];
     uint16_t wide[N];
     char path[128];
@@ -321,7 +325,10 @@ static void test_write_png(void **state)
         assert_int_equal(p.width, W);
         for (int i = 0; i < N * 3; i++) {
             int v = data[i / 3 * channels[kind] + (channels[kind] >= 3 ? i % 3 : 0)];
-            v = kind == PNG_BIT ? (v ? 255 : 0) : kind == PNG_GRAY16 ? wide[i / 3] >> 8 : kind == PNG_PALETTE ? palette[v * 3 + i % 3] : v;
+            v = kind == PNG_BIT       ? (v ? 255 : 0)
+                : kind == PNG_GRAY16  ? wide[i / 3] >> 8
+                : kind == PNG_PALETTE ? palette[v * 3 + i % 3]
+                                      : v;
             assert_int_equal(p.rgb[i], v);
         }
         pixels_free(&p);
@@ -339,7 +346,8 @@ static void test_write_jpeg(void **state)
     pixels in, out;
     char path[128];
     read_fixture(&in, "png_rgb8.png", NULL);
-    assert_int_equal(image_write_jpeg(in_temporary(path, sizeof path, "a.jpg"), in.rgb, in.width, in.height, 95, NULL), SAMITE_OK);
+    assert_int_equal(image_write_jpeg(in_temporary(path, sizeof path, "a.jpg"), in.rgb, in.width, in.height, 95, NULL),
+                     SAMITE_OK);
     assert_int_equal(image_read(&out, path, NULL, NULL), SAMITE_OK);
     assert_string_equal(out.format, "JPEG");
     assert_true(largest_difference(&in, &out) < 120);

@@ -188,7 +188,8 @@ static void test_polygons(void **state)
         rle r;
         json_array_foreach(json_object_get(c, "xy"), k, v)
             xy[k] = json_number_value(v);
-        assert_int_equal(rle_from_polygon(&r, xy, k / 2, (int)number_at(c, "width"), (int)number_at(c, "height"), NULL), SAMITE_OK);
+        assert_int_equal(rle_from_polygon(&r, xy, k / 2, (int)number_at(c, "width"), (int)number_at(c, "height"), NULL),
+                         SAMITE_OK);
         assert_counts(&r, string_at(c, "counts"));
         rle_free(&r);
     }
@@ -226,8 +227,10 @@ static void test_logits(void **state)
     json_t *list = json_object_get(fixtures, "logits"), *c, *v;
     size_t i, k;
     json_array_foreach(list, i, c) {
-        int w = (int)number_at(c, "w"), h = (int)number_at(c, "h"), width = (int)number_at(c, "width"), height = (int)number_at(c, "height");
-        float *in = malloc((size_t)w * (size_t)h * sizeof *in), *out = malloc((size_t)width * (size_t)height * sizeof *out);
+        int w = (int)number_at(c, "w"), h = (int)number_at(c, "h"), width = (int)number_at(c, "width"),
+            height = (int)number_at(c, "height");
+        float *in = malloc((size_t)w * (size_t)h * sizeof *in),
+              *out = malloc((size_t)width * (size_t)height * sizeof *out);
         json_array_foreach(json_object_get(c, "logits"), k, v)
             in[k] = (float)json_number_value(v);
         assert_int_equal(k, w * h);
@@ -255,7 +258,8 @@ static void test_logits(void **state)
 static void test_hostile_strings(void **state)
 {
     (void)state;
-    const char *bad[] = {"", "1", "zzzzzzzzzzzzzzzz", "oooooooooooooooooooo", "0\x80", "\n", "5O", "PPPPPPPPP8", "d1d1", "`P0000000"};
+    const char *bad[] = {"",           "1",    "zzzzzzzzzzzzzzzz", "oooooooooooooooooooo", "0\x80", "\n", "5O",
+                         "PPPPPPPPP8", "d1d1", "`P0000000"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         rle r;
         samite_error err = {0};
@@ -352,7 +356,8 @@ static void test_draw(void **state)
 static void test_draw_extremes(void **state)
 {
     (void)state;
-    const char *names[] = {"", "a", "\xff\xfe bad", "é 犬 \xf0\x9f\x90\xb6", "a very long name that does not fit into any picture of this size at all"};
+    const char *names[] = {"", "a", "\xff\xfe bad", "é 犬 \xf0\x9f\x90\xb6",
+                           "a very long name that does not fit into any picture of this size at all"};
     const int sizes[][2] = {{1, 1}, {3, 200}, {200, 3}, {40, 30}, {320, 240}};
     for (size_t s = 0; s < 5; s++) {
         int w = sizes[s][0], h = sizes[s][1];
@@ -361,7 +366,8 @@ static void test_draw_extremes(void **state)
         assert_int_equal(rle_from_box(&m, (double[4]){0, 0, w, h}, w, h, NULL), SAMITE_OK);
         draw_instance in[8] = {0};
         for (int i = 0; i < 8; i++)
-            in[i] = (draw_instance){i % 2 ? &m : NULL, {i * 9 - 20, i * 7 - 20, 30, 30}, names[i % 5], i < 4 ? .9 : -1, i};
+            in[i] =
+                (draw_instance){i % 2 ? &m : NULL, {i * 9 - 20, i * 7 - 20, 30, 30}, names[i % 5], i < 4 ? .9 : -1, i};
         in[7].box[2] = NAN;
         paint(rgb, w, h, in, 8, true, false);
         paint(rgb, w, h, in, 8, true, true);
@@ -382,8 +388,14 @@ static void test_coco(void **state)
     coco_image image = {1, "dir/bl\xc3\xa9 \"x\".jpg", 20, 10, 6, true};
     coco_category category = {1, "犬\n\xe9"};
     coco_annotation a[2] = {{1, 1, 1, {2, 3, 5, 4}, 0.912345678, &m}, {2, 1, 1, {1.23456, 0, 2, 2}, 0.5, NULL}};
-    coco_data data = {.description = "test", .images = &image, .image_count = 1, .categories = &category, .category_count = 1,
-                      .annotations = a, .annotation_count = 2, .segmentation = COCO_BOTH};
+    coco_data data = {.description = "test",
+                      .images = &image,
+                      .image_count = 1,
+                      .categories = &category,
+                      .category_count = 1,
+                      .annotations = a,
+                      .annotation_count = 2,
+                      .segmentation = COCO_BOTH};
     text t = {0};
     assert_int_equal(coco_format(&t, &data, NULL), SAMITE_OK);
     json_t *j = json_loads(t.data, 0, NULL), *first, *im;
@@ -417,9 +429,11 @@ static void test_coco(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks), cmocka_unit_test(test_polygons), cmocka_unit_test(test_boxes), cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_hostile_strings), cmocka_unit_test(test_nms), cmocka_unit_test(test_colours),
-        cmocka_unit_test(test_draw), cmocka_unit_test(test_draw_extremes), cmocka_unit_test(test_coco),
+        cmocka_unit_test(test_masks),           cmocka_unit_test(test_polygons),
+        cmocka_unit_test(test_boxes),           cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_hostile_strings), cmocka_unit_test(test_nms),
+        cmocka_unit_test(test_colours),         cmocka_unit_test(test_draw),
+        cmocka_unit_test(test_draw_extremes),   cmocka_unit_test(test_coco),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -116,8 +116,8 @@ static int read_header(bmp_reader *r, samite_error *err)
         read_fields(r, h, size);
     }
     if (!is_supported(r))
-        return fail(err, SAMITE_INPUT, "%s: BMP with %u bits and compression %u is not supported: convert it to PNG", src->name,
-                    r->bits, r->compression);
+        return fail(err, SAMITE_INPUT, "%s: BMP with %u bits and compression %u is not supported: convert it to PNG",
+                    src->name, r->bits, r->compression);
     return r->bits <= 8 ? read_palette(r, h, size, err) : r->bits == 24 ? SAMITE_OK : read_masks(r, h, err);
 }
 

@@ -124,11 +124,11 @@ static json_t *runs_of(const rle *mask, samite_error *err)
 static json_t *annotation_record(const coco_annotation *a, const coco_data *d, samite_error *err)
 {
     double area = a->mask ? (double)rle_area(a->mask) : a->box[2] * a->box[3];
-    json_t *j = json_pack("{s:I, s:I, s:I, s:[o,o,o,o], s:o, s:i, s:o}", "id", (json_int_t)a->id, "image_id",
-                          (json_int_t)a->image_id, "category_id", (json_int_t)a->category_id, "bbox", real_of(a->box[0], 1e3),
-                          real_of(a->box[1], 1e3), real_of(a->box[2], 1e3), real_of(a->box[3], 1e3), "area",
-                          a->mask ? json_integer((json_int_t)area) : real_of(area, 1e3), "iscrowd", 0, "score",
-                          real_of(a->score, 1e6));
+    json_t *j = json_pack(
+        "{s:I, s:I, s:I, s:[o,o,o,o], s:o, s:i, s:o}", "id", (json_int_t)a->id, "image_id", (json_int_t)a->image_id,
+        "category_id", (json_int_t)a->category_id, "bbox", real_of(a->box[0], 1e3), real_of(a->box[1], 1e3),
+        real_of(a->box[2], 1e3), real_of(a->box[3], 1e3), "area",
+        a->mask ? json_integer((json_int_t)area) : real_of(area, 1e3), "iscrowd", 0, "score", real_of(a->score, 1e6));
     if (!j || !a->mask)
         return j;
     bool outlines = d->segmentation != COCO_RLE, runs = d->segmentation != COCO_POLYGONS;
@@ -136,7 +136,8 @@ static json_t *annotation_record(const coco_annotation *a, const coco_data *d, s
     if (runs)
         ok = json_object_set_new(j, "segmentation", runs_of(a->mask, err)) == 0;
     if (outlines)
-        ok = ok && json_object_set_new(j, runs ? "polygons" : "segmentation", polygons_of(a->mask, d->tolerance, err)) == 0;
+        ok = ok &&
+             json_object_set_new(j, runs ? "polygons" : "segmentation", polygons_of(a->mask, d->tolerance, err)) == 0;
     if (!ok)
         json_decref(j);
     return ok ? j : NULL;
@@ -160,7 +161,8 @@ int coco_format(text *out, const coco_data *d, samite_error *err)
         ok = add_record(out, image_record(&d->images[i]), i == 0);
     text_printf(out, "\n],\n\"categories\": [");
     for (size_t i = 0; ok && i < d->category_count; i++) {
-        json_t *j = json_pack("{s:I, s:o}", "id", (json_int_t)d->categories[i].id, "name", string_of(d->categories[i].name));
+        json_t *j =
+            json_pack("{s:I, s:o}", "id", (json_int_t)d->categories[i].id, "name", string_of(d->categories[i].name));
         ok = add_record(out, j, i == 0);
     }
     text_printf(out, "\n],\n\"annotations\": [");

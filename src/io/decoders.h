@@ -12,8 +12,8 @@ typedef struct image_source {
     bool           keep_truncated;
 } image_source;
 
-/* Each fills *out without turning it (exif_orientation is set when found) or fails, leaving what it took to the caller's
- * pixels_free. The content has been recognised by its first bytes before. */
+/* Each fills *out without turning it (exif_orientation is set when found) or fails, leaving what it took to the
+ * caller's pixels_free. The content has been recognised by its first bytes before. */
 int decode_jpeg(pixels *out, const image_source *src, samite_error *err);
 int decode_png(pixels *out, const image_source *src, samite_error *err);
 int decode_webp(pixels *out, const image_source *src, samite_error *err);

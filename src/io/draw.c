@@ -82,7 +82,8 @@ static uint8_t *pixel(const canvas *c, int x, int y)
 /* Fills what of the area lies inside the picture. */
 static void fill(const canvas *c, area a, const uint8_t colour[3], int alpha)
 {
-    int x1 = a.x + a.width < c->width ? a.x + a.width : c->width, y1 = a.y + a.height < c->height ? a.y + a.height : c->height;
+    int x1 = a.x + a.width < c->width ? a.x + a.width : c->width,
+        y1 = a.y + a.height < c->height ? a.y + a.height : c->height;
     for (int y = a.y < 0 ? 0 : a.y; y < y1; y++) {
         for (int x = a.x < 0 ? 0 : a.x; x < x1; x++)
             blend(pixel(c, x, y), colour, alpha);
@@ -124,8 +125,8 @@ static void patch_free(patch *p)
     free(p->line);
 }
 
-/* Coverage of a round dot of the line's width whose middle is half a pixel right of (or below) a pixel's middle. Dots on
- * the middles of all pixel edges make a line that is straight where the border is a staircase. */
+/* Coverage of a round dot of the line's width whose middle is half a pixel right of (or below) a pixel's middle. Dots
+ * on the middles of all pixel edges make a line that is straight where the border is a staircase. */
 typedef struct dot {
     int      reach;      /* pixels from -reach + 1 to reach along the edge's normal, -reach to reach across */
     uint8_t *coverage;   /* [2 reach + 1, 2 reach] */
@@ -213,7 +214,8 @@ static bool box_area(area *a, const canvas *c, const double box[4])
 {
     if (!(box[2] > 0) || !(box[3] > 0) || !isfinite(box[0] + box[1] + box[2] + box[3]))
         return false;
-    double x0 = fmax(box[0], 0), y0 = fmax(box[1], 0), x1 = fmin(box[0] + box[2], c->width), y1 = fmin(box[1] + box[3], c->height);
+    double x0 = fmax(box[0], 0), y0 = fmax(box[1], 0), x1 = fmin(box[0] + box[2], c->width),
+           y1 = fmin(box[1] + box[3], c->height);
     if (x0 >= x1 || y0 >= y1)
         return false;
     *a = (area){(int)lround(x0), (int)lround(y0), 0, 0};
@@ -261,9 +263,10 @@ static area move_inside(area a, const canvas *c)
 static area place_label(area box, int width, int height, const canvas *c, const area *taken, size_t count)
 {
     int right = box.x + box.width - width, bottom = box.y + box.height;
-    const int places[][2] = {{box.x, box.y - height}, {box.x, box.y}, {box.x, bottom}, {right, box.y - height}, {right, box.y},
-                             {box.x, bottom - height}, {right, bottom}, {right, bottom - height},
-                             {box.x, box.y + height}, {box.x, box.y - 2 * height}, {box.x, box.y + 2 * height}};
+    const int places[][2] = {{box.x, box.y - height}, {box.x, box.y}, {box.x, bottom},
+                             {right, box.y - height}, {right, box.y}, {box.x, bottom - height},
+                             {right, bottom}, {right, bottom - height}, {box.x, box.y + height},
+                             {box.x, box.y - 2 * height}, {box.x, box.y + 2 * height}};
     area best = {0};
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < sizeof places / sizeof *places && least > 0; i++) {
@@ -337,7 +340,8 @@ static int larger_first(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static int draw_masks(const canvas *c, const draw_instance *in, size_t count, const draw_style *style, double line, samite_error *err)
+static int draw_masks(const canvas *c, const draw_instance *in, size_t count, const draw_style *style, double line,
+                      samite_error *err)
 {
     by_area *order = malloc((count + 1) * sizeof *order);
     size_t used = 0;
@@ -354,7 +358,8 @@ static int draw_masks(const canvas *c, const draw_instance *in, size_t count, co
     return ok ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "no memory for drawing masks");
 }
 
-static int draw_labels(const canvas *c, const draw_instance *in, size_t count, const draw_style *style, double unit, samite_error *err)
+static int draw_labels(const canvas *c, const draw_instance *in, size_t count, const draw_style *style, double unit,
+                       samite_error *err)
 {
     size_t most = count < MOST_LABELS ? count : MOST_LABELS, used = 0;
     area *taken = malloc((most + 1) * sizeof *taken);
@@ -377,8 +382,8 @@ int draw_overlay(uint8_t *rgb, int width, int height, const draw_instance *in, s
     style = style ? style : &defaults;
     for (size_t i = 0; i < count; i++) {
         if (in[i].mask && (in[i].mask->width != width || in[i].mask->height != height))
-            return fail(err, SAMITE_USAGE, "mask %zu is %d x %d, the picture %d x %d", i, in[i].mask->width, in[i].mask->height,
-                        width, height);
+            return fail(err, SAMITE_USAGE, "mask %zu is %d x %d, the picture %d x %d", i, in[i].mask->width,
+                        in[i].mask->height, width, height);
     }
     double scale = style->scale > 0.1 && style->scale < 20 ? style->scale : 1;
     double unit = fmax(sqrt((double)width * height) / 555, 0.5) * scale, line = fmax(1.6 * unit, 1);

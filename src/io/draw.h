@@ -25,8 +25,9 @@ typedef struct draw_style {
 void draw_colour(uint8_t rgb[3], int index);
 
 /* Draws over [height, width, 3] pixels: masks (large ones first), outlines, boxes, then labels, which stay inside the
- * picture and avoid each other where there is room. The first instance is the most important one. `style` may be NULL. */
-int draw_overlay(uint8_t *rgb, int width, int height, const draw_instance *instances, size_t count, const draw_style *style,
-                 samite_error *err);
+ * picture and avoid each other where there is room. The first instance is the most important one. `style` may be
+ * NULL. */
+int draw_overlay(uint8_t *rgb, int width, int height, const draw_instance *instances, size_t count,
+                 const draw_style *style, samite_error *err);
 
 #endif

@@ -88,7 +88,8 @@ int exif_apply(pixels *p, const char *name, samite_error *err)
     size_t stride = (size_t)p->width * 3, bytes = stride * (size_t)p->height;
     uint8_t *out = malloc(bytes);
     if (!out)
-        return fail(err, SAMITE_RESOURCE, "%s: no memory for turning %d x %d pixels upright", name, p->width, p->height);
+        return fail(err, SAMITE_RESOURCE, "%s: no memory for turning %d x %d pixels upright", name, p->width,
+                    p->height);
     const uint8_t *start = p->rgb + (flip_row ? bytes - stride : 0) + (flip_column ? stride - 3 : 0);
     ptrdiff_t along = flip_column ? -3 : 3, down = flip_row ? -(ptrdiff_t)stride : (ptrdiff_t)stride;
     int width = swap ? p->height : p->width, height = swap ? p->width : p->height;

@@ -163,7 +163,8 @@ static bool system_glyph(glyph *g, FT_Face face, uint32_t c)
     const FT_GlyphSlot s = face->glyph;
     if (s->bitmap.pixel_mode != FT_PIXEL_MODE_GRAY || s->bitmap.pitch < 0)
         return false;
-    *g = (glyph){.width = (int)s->bitmap.width, .height = (int)s->bitmap.rows, .left = s->bitmap_left, .top = s->bitmap_top};
+    *g = (glyph){
+        .width = (int)s->bitmap.width, .height = (int)s->bitmap.rows, .left = s->bitmap_left, .top = s->bitmap_top};
     g->advance = (int)((s->advance.x + 32) >> 6);
     g->coverage = malloc((size_t)g->width * (size_t)g->height + 1);
     for (int y = 0; g->coverage && y < g->height; y++)
@@ -252,7 +253,8 @@ static void blend_glyph(uint8_t *rgb, int width, int height, int x0, int y0, con
     }
 }
 
-void font_draw(font *f, uint8_t *rgb, int width, int height, int x, int baseline, const char *utf8, const uint8_t colour[3])
+void font_draw(font *f, uint8_t *rgb, int width, int height, int x, int baseline, const char *utf8,
+               const uint8_t colour[3])
 {
     for (uint32_t c; (c = utf8_next(&utf8)) != 0 && x < width;) {
         glyph g;

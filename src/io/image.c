@@ -121,8 +121,8 @@ static int fail_unknown(const image_source *src, samite_error *err)
         memcpy(hex + 3 * i, (char[]){' ', digits[b >> 4], digits[b & 15], '\0'}, 4);
         printable[i] = b >= 32 && b < 127 ? (char)b : '.';
     }
-    return fail(err, SAMITE_INPUT, "%s: not a known picture format (first bytes%s \"%s\"); %s", src->name, hex, printable,
-                advice);
+    return fail(err, SAMITE_INPUT, "%s: not a known picture format (first bytes%s \"%s\"); %s", src->name, hex,
+                printable, advice);
 }
 
 int fail_truncated(const image_source *src, const char *format, samite_error *err)

@@ -43,7 +43,7 @@ typedef enum png_kind { PNG_BIT, PNG_GRAY8, PNG_GRAY16, PNG_PALETTE, PNG_RGB8, P
 typedef struct png_image_data {
     int            width, height;
     png_kind       kind;
-    const void    *data;    /* rows without padding. BIT: one byte a pixel, 0 or not; GRAY16: native uint16_t; else bytes */
+    const void    *data;    /* rows without padding; BIT: one byte a pixel, 0 or not; GRAY16: native uint16_t */
     const uint8_t *palette; /* PALETTE: [colours, 3] */
     int            colours; /* PALETTE: 1..256; every index must be below it */
 } png_image_data;

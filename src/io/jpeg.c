@@ -10,7 +10,8 @@
 #include "base/file.h"
 #include "io/decoders.h"
 
-#define MAX_SCANS 200   /* real progressive files have about ten; thousands of scans over a large picture stall a reader */
+/* Real progressive files have about ten; thousands of scans over a large picture stall a reader. */
+#define MAX_SCANS 200
 
 typedef struct jpeg_reader {
     struct jpeg_decompress_struct c;
@@ -104,6 +105,9 @@ static int read_picture(pixels *out, jpeg_reader *r, const image_source *src, sa
     if (c->num_components != 1 && c->num_components != 3 && c->num_components != 4)
         return fail(err, SAMITE_INPUT, "%s: JPEG with %d colour components: expected 1, 3 or 4; convert it first",
                     src->name, c->num_components);
+    /* Huffman codes take at least one bit for each block of 8 x 8. */
+    if (!c->arith_code && !src->keep_truncated && (uint64_t)c->image_width * c->image_height / 64 / 8 > src->size)
+        return fail_truncated(src, "JPEG", err);
     c->out_color_space = c->num_components == 4 ? JCS_CMYK : JCS_RGB;
     int code = pixels_alloc(out, src, c->image_width, c->image_height, err);
     if (code != SAMITE_OK)
@@ -147,7 +151,8 @@ static int decode_once(pixels *out, const image_source *src, bool *ended_early, 
 static size_t last_marker(const image_source *src)
 {
     for (size_t i = src->size < 2 ? 0 : src->size - 1; i-- > 0;) {
-        if (src->data[i] == 0xff && src->data[i + 1] >= 0xc0 && (src->data[i + 1] < 0xd0 || src->data[i + 1] > 0xd7) && src->data[i + 1] < 0xff)
+        if (src->data[i] == 0xff && src->data[i + 1] >= 0xc0 && (src->data[i + 1] < 0xd0 || src->data[i + 1] > 0xd7) &&
+            src->data[i + 1] < 0xff)
             return i;
     }
     return 0;

@@ -95,11 +95,12 @@ static bool enlarger_make(enlarger *e, const float *in, int w, int h, int width,
     return true;
 }
 
-/* Between two input rows on the same side of the threshold every output is on that side; only crossings are computed. */
+/* Between two input rows on one side of the threshold every output is on that side; only crossings are computed. */
 static void add_column(run_list *l, enlarger *e, int x, float threshold)
 {
     const lerp *a = &e->across[x];
-    const float *left = e->turned + (size_t)a->first * (size_t)e->h, *right = e->turned + (size_t)a->second * (size_t)e->h;
+    const float *left = e->turned + (size_t)a->first * (size_t)e->h,
+                *right = e->turned + (size_t)a->second * (size_t)e->h;
     for (int j = 0; j < e->h; j++)
         e->column[j] = a->weight0 * left[j] + a->weight1 * right[j];
     for (int j = 0; j < e->h; j++) {

@@ -25,7 +25,8 @@ int      rle_copy(rle *out, const rle *in, samite_error *err);
 int      rle_from_counts(rle *out, const uint32_t *counts, size_t runs, int width, int height, const char *what,
                          samite_error *err);
 /* COCO's compressed text, `size` characters, not trusted; and back, as a new NUL-terminated string. */
-int      rle_from_string(rle *out, const char *s, size_t size, int width, int height, const char *what, samite_error *err);
+int      rle_from_string(rle *out, const char *s, size_t size, int width, int height, const char *what,
+                         samite_error *err);
 int      rle_to_string(char **out, const rle *r, samite_error *err);
 uint64_t rle_area(const rle *r);
 /* x, y, width, height of the smallest box around the mask; zeros when it is empty. */
@@ -57,17 +58,18 @@ typedef struct polygons {
     int32_t *xy;     /* points x, y on pixel corners, 0..width and 0..height */
 } polygons;
 
-/* One polygon for each 8-connected part, along pixel edges. COCO's lists have no notion of holes, so the border of a hole
- * is joined to the border around it by a cut that runs there and back: filled by any rule the hole stays open, and with
- * tolerance 0 rle_from_polygon gives the same mask again. With tolerance > 0, points nearer than that (in pixels) to the
- * simplified line are left out. */
+/* One polygon for each 8-connected part, along pixel edges. COCO's lists have no notion of holes, so the border of a
+ * hole is joined to the border around it by a cut that runs there and back: filled by any rule the hole stays open, and
+ * with tolerance 0 rle_from_polygon gives the same mask again. With tolerance > 0, points nearer than that (in pixels)
+ * to the simplified line are left out. */
 int      mask_to_polygons(polygons *out, const rle *r, double tolerance, samite_error *err);
 void     polygons_free(polygons *p);
 
 /* ---- mask.c ---- */
-/* Bilinear from [h, w] to [height, width], corners not aligned, no antialias: the arithmetic of F.interpolate in f32. */
+/* Bilinear from [h, w] to [height, width], corners not aligned, no antialias: F.interpolate in f32. */
 int      mask_resize_bilinear(float *out, int width, int height, const float *in, int w, int h, samite_error *err);
 /* The mask "enlarged logit > threshold" at width x height without ever holding the enlarged logits. */
-int      mask_from_logits(rle *out, const float *in, int w, int h, int width, int height, float threshold, samite_error *err);
+int      mask_from_logits(rle *out, const float *in, int w, int h, int width, int height, float threshold,
+                          samite_error *err);
 
 #endif

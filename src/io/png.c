@@ -220,8 +220,10 @@ static int write_picture(png_writer *w, const png_image_data *image)
 
 int image_write_png(const char *path, const png_image_data *image, samite_error *err)
 {
-    if (image->width < 1 || image->height < 1 || (image->kind == PNG_PALETTE && (image->colours < 1 || image->colours > 256)))
-        return fail(err, SAMITE_USAGE, "%s: a PNG of %d x %d pixels cannot be written", path, image->width, image->height);
+    if (image->width < 1 || image->height < 1 ||
+        (image->kind == PNG_PALETTE && (image->colours < 1 || image->colours > 256)))
+        return fail(err, SAMITE_USAGE, "%s: a PNG of %d x %d pixels cannot be written", path, image->width,
+                    image->height);
     png_writer *w = calloc(1, sizeof *w);
     if (w) {
         w->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, w, on_write_error, on_warning);

@@ -52,8 +52,9 @@ static int fail_header(const pnm_reader *r, samite_error *err)
 {
     if (r->at >= r->src->size)
         return fail_truncated(r->src, "PNM", err);
-    return fail(err, SAMITE_INPUT, "%s: damaged PNM header at byte %zu: expected width, height and a largest value of 1 to "
-                "65535", r->src->name, r->at);
+    return fail(err, SAMITE_INPUT,
+                "%s: damaged PNM header at byte %zu: expected width, height and a largest value up to 65535",
+                r->src->name, r->at);
 }
 
 static int read_pnm_header(pnm_reader *r, samite_error *err)
@@ -114,7 +115,8 @@ static int read_pam_header(pnm_reader *r, samite_error *err)
         return fail_header(r, err);
     r->at++;
     if (depth < 1 || depth > 4)
-        return fail(err, SAMITE_INPUT, "%s: PAM with %llu channels: expected 1 to 4", r->src->name, (unsigned long long)depth);
+        return fail(err, SAMITE_INPUT, "%s: PAM with %llu channels: expected 1 to 4", r->src->name,
+                    (unsigned long long)depth);
     r->channels = (unsigned)depth;
     r->maxval = (unsigned)maxval;
     return SAMITE_OK;

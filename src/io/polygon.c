@@ -9,8 +9,8 @@
 #define FAR       1e7          /* coordinates beyond this are refused */
 #define MOST_STEPS (1 << 28)   /* of drawing; more is no polygon of a picture */
 
-/* Edges are walked point by point on the fine grid. Where the walk passes the middle of a pixel column, the mask in that
- * column toggles; the sorted places of toggling are the run lengths. */
+/* Edges are walked point by point on the fine grid. Where the walk passes the middle of a pixel column, the mask in
+ * that column toggles; the sorted places of toggling are the run lengths. */
 typedef struct walker {
     int       width, height;
     int       u, v;            /* last point */

@@ -114,7 +114,8 @@ static void add_weighted(uint32_t *restrict sum, const int16_t *restrict row, in
 }
 
 /* Output rows y0..y1-1 as sums over the input rows, each of which is resized once. `line` holds one row. */
-static void resize_block(uint32_t *sums, int16_t *line, const axis *across, const axis *down, const pixels *in, int y0, int y1)
+static void resize_block(uint32_t *sums, int16_t *line, const axis *across, const axis *down, const pixels *in, int y0,
+                         int y1)
 {
     size_t n = (size_t)across->out * 3;
     for (size_t i = 0; i < n * (size_t)(y1 - y0); i++)
@@ -126,13 +127,15 @@ static void resize_block(uint32_t *sums, int16_t *line, const axis *across, cons
             low++;
         for (int o = low; o < y1 && down->first[o] <= y; o++) {
             if (y - down->first[o] < down->count[o])
-                add_weighted(sums + (size_t)(o - y0) * n, line, down->weight[(size_t)o * down->taps + (size_t)(y - down->first[o])], n);
+                add_weighted(sums + (size_t)(o - y0) * n, line,
+                             down->weight[(size_t)o * down->taps + (size_t)(y - down->first[o])], n);
         }
     }
 }
 
 /* Resizes into `bytes`, or through `table` into `floats`, whichever is not NULL. false: out of memory. */
-static bool resize(uint8_t *bytes, float *floats, const float *table, const axis *across, const axis *down, const pixels *in)
+static bool resize(uint8_t *bytes, float *floats, const float *table, const axis *across, const axis *down,
+                   const pixels *in)
 {
     size_t n = (size_t)across->out * 3;
     int blocks = (down->out + BLOCK - 1) / BLOCK;
@@ -178,8 +181,9 @@ static int run(uint8_t *bytes, float *floats, int width, int height, const pixel
     ok = ok && resize(bytes, floats, table, &across, &down, in);
     axis_free(&across);
     axis_free(&down);
-    return ok ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "no memory for resizing %d x %d pixels to %d x %d", in->width, in->height,
-                                 width, height);
+    return ok ? SAMITE_OK
+              : fail(err, SAMITE_RESOURCE, "no memory for resizing %d x %d pixels to %d x %d", in->width, in->height,
+                     width, height);
 }
 
 int preprocess(float *out, const pixels *in, int side, samite_error *err)

@@ -30,7 +30,8 @@ int runs_finish(rle *out, run_list *l, int width, int height, samite_error *err)
 int runs_check_size(int width, int height, samite_error *err)
 {
     if (width < 1 || height < 1 || (uint64_t)width * (uint64_t)height > UINT32_MAX)
-        return fail(err, SAMITE_INPUT, "a mask of %d x %d pixels: expected at least 1 x 1 and less than 2^32 pixels", width, height);
+        return fail(err, SAMITE_INPUT, "a mask of %d x %d pixels: expected at least 1 x 1 and less than 2^32 pixels",
+                    width, height);
     return SAMITE_OK;
 }
 
@@ -89,7 +90,8 @@ int rle_copy(rle *out, const rle *in, samite_error *err)
     return runs_finish(out, &l, in->width, in->height, err);
 }
 
-int rle_from_counts(rle *out, const uint32_t *counts, size_t runs, int width, int height, const char *what, samite_error *err)
+int rle_from_counts(rle *out, const uint32_t *counts, size_t runs, int width, int height, const char *what,
+                    samite_error *err)
 {
     *out = (rle){0};
     int code = runs_check_size(width, height, err);
@@ -99,7 +101,8 @@ int rle_from_counts(rle *out, const uint32_t *counts, size_t runs, int width, in
     for (size_t i = 0; i < runs && sum <= expected; i++)
         sum += counts[i];
     if (sum != expected || runs == 0)
-        return fail(err, SAMITE_INPUT, "%s: run lengths of the mask do not add up to %d x %d pixels", what, width, height);
+        return fail(err, SAMITE_INPUT, "%s: run lengths of the mask do not add up to %d x %d pixels", what, width,
+                    height);
     rle in = {width, height, (uint32_t *)(uintptr_t)counts, runs};
     return rle_copy(out, &in, err);
 }
@@ -140,8 +143,9 @@ int rle_from_string(rle *out, const char *s, size_t size, int width, int height,
             v += l.counts[l.runs - 2];
         if (!ok || v < 0 || (uint64_t)v > left) {
             free(l.counts);
-            return fail(err, SAMITE_INPUT, "%s: compressed mask is damaged at character %zu: not run lengths of %d x %d pixels",
-                        what, start, width, height);
+            return fail(err, SAMITE_INPUT,
+                        "%s: compressed mask is damaged at character %zu: not run lengths of %d x %d pixels", what,
+                        start, width, height);
         }
         if (l.runs == l.room)
             runs_grow(&l);
@@ -228,8 +232,8 @@ int rle_merge(rle *out, const rle *masks, size_t count, bool intersect, samite_e
     *out = (rle){0};
     for (size_t i = 0; i < count; i++) {
         if (masks[i].width != masks[0].width || masks[i].height != masks[0].height)
-            return fail(err, SAMITE_INPUT, "masks of %d x %d and %d x %d pixels cannot be joined", masks[0].width, masks[0].height,
-                        masks[i].width, masks[i].height);
+            return fail(err, SAMITE_INPUT, "masks of %d x %d and %d x %d pixels cannot be joined", masks[0].width,
+                        masks[0].height, masks[i].width, masks[i].height);
     }
     if (count == 0)
         return fail(err, SAMITE_USAGE, "no masks to join");

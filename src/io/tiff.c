@@ -80,8 +80,8 @@ static TIFF *open_source(tiff_reader *r)
     TIFFOpenOptionsSetErrorHandlerExtR(options, on_error, r);
     TIFFOpenOptionsSetWarningHandlerExtR(options, on_warning, r);
     TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)((r->src->max_pixels + (64u << 20)) * 8));
-    TIFF *tiff = TIFFClientOpenExt(r->src->name, "rm", r, read_bytes, write_nothing, seek_to, close_nothing, size_of_source,
-                                   NULL, NULL, options);
+    TIFF *tiff = TIFFClientOpenExt(r->src->name, "rm", r, read_bytes, write_nothing, seek_to, close_nothing,
+                                   size_of_source, NULL, NULL, options);
     TIFFOpenOptionsFree(options);
     return tiff;
 }
@@ -169,7 +169,7 @@ static void remove_alpha(uint8_t *rgb, unsigned alpha)
     }
 }
 
-/* One row of samples, `step` apart, into the picture; `plane` is the channel they belong to when stored apart, or -1. */
+/* One row of samples, `step` apart, into the picture; `plane` is the channel when stored apart, else -1. */
 static void place(uint8_t *rgb, const tiff_reader *r, const uint8_t *s, size_t step, size_t count, int plane)
 {
     for (size_t i = 0; i < count; i++, s += step, rgb += 3) {
@@ -211,15 +211,16 @@ static bool find_layout(layout *l, const tiff_reader *r)
     tmsize_t row = l->tiled ? TIFFTileRowSize(r->tiff) : TIFFScanlineSize(r->tiff);
     uint64_t samples = (uint64_t)l->width * (r->planar == PLANARCONFIG_CONTIG ? r->channels : 1);
     uint64_t most = (64u << 20) + (uint64_t)r->width * r->height * r->channels * 2;
-    if (bytes <= 0 || row <= 0 || (uint64_t)bytes > most || samples > most || (samples * r->bits + 7) / 8 > (uint64_t)row ||
-        (uint64_t)row * l->height > (uint64_t)bytes)
+    if (bytes <= 0 || row <= 0 || (uint64_t)bytes > most || samples > most ||
+        (samples * r->bits + 7) / 8 > (uint64_t)row || (uint64_t)row * l->height > (uint64_t)bytes)
         return false;
     l->bytes = (size_t)bytes;
     l->row_bytes = (size_t)row;
     return true;
 }
 
-static int read_chunk(pixels *out, tiff_reader *r, const layout *l, uint32_t x, uint32_t y, uint16_t plane, samite_error *err)
+static int read_chunk(pixels *out, tiff_reader *r, const layout *l, uint32_t x, uint32_t y, uint16_t plane,
+                      samite_error *err)
 {
     bool apart = r->planar == PLANARCONFIG_SEPARATE;
     uint32_t columns = r->width - x < l->width ? r->width - x : l->width;
@@ -264,7 +265,8 @@ static int read_converted(pixels *out, tiff_reader *r, samite_error *err)
 {
     char why[1024] = "";
     if (!TIFFRGBAImageOK(r->tiff, why))
-        return fail(err, SAMITE_INPUT, "%s: this kind of TIFF cannot be read (%.120s): convert it to 8-bit RGB", r->src->name, why);
+        return fail(err, SAMITE_INPUT, "%s: this kind of TIFF cannot be read (%.120s): convert it to 8-bit RGB",
+                    r->src->name, why);
     size_t count = (size_t)r->width * r->height;
     uint32_t *raster = calloc(count, sizeof *raster);
     if (!raster)

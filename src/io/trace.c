@@ -22,7 +22,7 @@ static int32_t join(int32_t *parent, int32_t a, int32_t b)
     return a < b ? (parent[b] = a) : (parent[a] = b);
 }
 
-/* Provisional labels from the left and upper neighbours; returns how many. parent[label] points to equal, smaller ones. */
+/* Provisional labels from the left and upper neighbours; returns how many. parent[label] is an equal, smaller one. */
 static int32_t label_provisionally(int32_t *labels, int32_t *parent, const uint8_t *mask, int width, int height)
 {
     int32_t count = 0;

@@ -61,7 +61,8 @@ int decode_webp(pixels *out, const image_source *src, samite_error *err)
         return code;
     size_t stride = (size_t)out->width * 3;
     bool ok = f.has_animation ? decode_first_frame(out, src)
-                              : WebPDecodeRGBInto(src->data, src->size, out->rgb, stride * (size_t)out->height, (int)stride) != NULL;
+                              : WebPDecodeRGBInto(src->data, src->size, out->rgb, stride * (size_t)out->height,
+                                                  (int)stride) != NULL;
     if (!ok)
         return fail(err, SAMITE_INPUT, "%s: damaged or truncated WebP: get a complete copy", src->name);
     find_orientation(out, src);

@@ -17,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int code = image_decode(&p, data, size, "fuzz", &opt, &err);
         if (code == SAMITE_OK) {
             uint8_t small[8 * 8 * 3];
-            if ((uint64_t)p.width * (uint64_t)p.height > opt.max_pixels || p.exif_orientation < 1 || p.exif_orientation > 8)
+            if ((uint64_t)p.width * (uint64_t)p.height > opt.max_pixels || p.exif_orientation < 1 ||
+                p.exif_orientation > 8)
                 abort();
             if (resize_rgb(small, 8, 8, &p, &err) != SAMITE_OK && err.code != SAMITE_RESOURCE)
                 abort();

@@ -19,7 +19,8 @@ static void check_outlines(const rle *r)
         for (size_t k = 0; k < 2 * n; k++)
             xy[k] = p.xy[2 * at + k];
         rle one;
-        if (rle_from_polygon(&one, xy, n, r->width, r->height, &err) != SAMITE_OK || rle_intersection(&one, r) != rle_area(&one))
+        if (rle_from_polygon(&one, xy, n, r->width, r->height, &err) != SAMITE_OK ||
+            rle_intersection(&one, r) != rle_area(&one))
             abort();
         area += rle_area(&one);
         rle_free(&one);
@@ -41,8 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     char *text;
     if (rle_to_string(&text, &r, &err) != SAMITE_OK ||
-        rle_from_string(&again, text, strlen(text), width, height, "again", &err) != SAMITE_OK || again.runs != r.runs ||
-        memcmp(again.counts, r.counts, r.runs * sizeof *r.counts) != 0)
+        rle_from_string(&again, text, strlen(text), width, height, "again", &err) != SAMITE_OK ||
+        again.runs != r.runs || memcmp(again.counts, r.counts, r.runs * sizeof *r.counts) != 0)
         abort();
     check_outlines(&r);
     free(text);

@@ -64,7 +64,8 @@ class Fixtures:
 def picture(width=WIDTH, height=HEIGHT):
     """Smooth enough for JPEG, with an edge and a corner that tells the eight orientations apart."""
     y, x = np.mgrid[:height, :width].astype(float)
-    rgb = np.stack([255 * x / max(width - 1, 1), 255 * y / max(height - 1, 1), 128 + 90 * np.sin(x / 4) * np.cos(y / 5)], -1)
+    blue = 128 + 90 * np.sin(x / 4) * np.cos(y / 5)
+    rgb = np.stack([255 * x / max(width - 1, 1), 255 * y / max(height - 1, 1), blue], -1)
     rgb[(x - width * .6) ** 2 + (y - height * .4) ** 2 < (height * .25) ** 2] = (230, 40, 60)
     rgb[:3, :6] = (255, 255, 255)
     return rgb.round().astype(np.uint8)
@@ -154,7 +155,8 @@ def pngs(f, rgb, rng):
     f.decode("png_rgba16.png", png(np.dstack([wide, alpha * 257]), 16, 6), rgb)
     f.decode("png_rgba8_interlaced.png", png(np.dstack([rgb, alpha]), 8, 6, interlaced=True), rgb)
     f.decode("png_gray_alpha8.png", png(np.dstack([rgb[..., :1], alpha]), 8, 4), gray3(rgb[..., 0]))
-    f.decode("png_gray_alpha16.png", png(np.dstack([gray16[..., None], alpha * 257]), 16, 4), gray3(gray16 >> 8), check=False)
+    f.decode("png_gray_alpha16.png", png(np.dstack([gray16[..., None], alpha * 257]), 16, 4), gray3(gray16 >> 8),
+             check=False)
     for o in (3, 6):
         f.decode("png_exif%d.png" % o, saved(Image.fromarray(rgb), "PNG", exif=exif(o)), orientation=o)
     transparent = saved(Image.fromarray(rgb).convert("P"), "PNG", transparency=3)
@@ -170,7 +172,8 @@ def webps(f, rgb, rng):
     f.decode("webp_lossy_alpha.webp", saved(alpha, "WEBP", quality=80), tolerance=1)
     f.decode("webp_exif8.webp", saved(im, "WEBP", lossless=True, exif=exif(8)), orientation=8)
     other = Image.fromarray(rgb[::-1].copy())
-    f.decode("webp_animated.webp", saved(im, "WEBP", lossless=True, save_all=True, append_images=[other], duration=50), rgb)
+    f.decode("webp_animated.webp", saved(im, "WEBP", lossless=True, save_all=True, append_images=[other],
+                                           duration=50), rgb)
 
 
 def tiff(samples, bits=8, photometric=2, planar=1, tile=None, big_endian=False, palette=None, deflate=False, extra=None,
@@ -198,8 +201,8 @@ def tiff(samples, bits=8, photometric=2, planar=1, tile=None, big_endian=False, 
     for data in chunks:
         offsets.append((16 if big else 8) + len(body))
         body += data + b"\0" * (len(data) % 2)
-    tags = {256: (4, [w]), 257: (4, [h]), 258: (3, [bits] * c), 259: (3, [8 if deflate else 1]), 262: (3, [photometric]),
-            277: (3, [c]), 284: (3, [planar])}
+    tags = {256: (4, [w]), 257: (4, [h]), 258: (3, [bits] * c), 259: (3, [8 if deflate else 1]),
+            262: (3, [photometric]), 277: (3, [c]), 284: (3, [planar])}
     if tile:
         tags.update({322: (3, [tile[0]]), 323: (3, [tile[1]]), 324: (4, offsets), 325: (4, [len(d) for d in chunks])})
     else:
@@ -230,7 +233,8 @@ def tiff(samples, bits=8, photometric=2, planar=1, tile=None, big_endian=False, 
 def tiffs(f, rgb, rng):
     im, gray = Image.fromarray(rgb), rgb[..., :1]
     wide = rgb.astype(np.uint16) * 256 + rng.integers(0, 256, rgb.shape).astype(np.uint16)
-    for name, compression in (("raw", None), ("lzw", "tiff_lzw"), ("deflate", "tiff_adobe_deflate"), ("packbits", "packbits")):
+    for name, compression in (("raw", None), ("lzw", "tiff_lzw"), ("deflate", "tiff_adobe_deflate"),
+                              ("packbits", "packbits")):
         f.decode("tiff_%s.tif" % name, saved(im, "TIFF", compression=compression), rgb)
     f.decode("tiff_jpeg.tif", saved(im, "TIFF", compression="jpeg", quality=90), tolerance=2)
     f.decode("tiff_group4.tif", saved(im.convert("1"), "TIFF", compression="group4"))
@@ -344,7 +348,8 @@ def bmps(f, rgb, rng):
     f.decode("bmp16.bmp", bmp(bmp_rows([r.tobytes() for r in v555]), 16), five * 255 // 31)
     v565 = (five[..., 0] << 11 | six[..., 1] << 5 | five[..., 2]).astype("<u2")[::-1]
     want = np.stack([five[..., 0] * 255 // 31, six[..., 1] * 255 // 63, five[..., 2] * 255 // 31], -1)
-    f.decode("bmp16_565.bmp", bmp(bmp_rows([r.tobytes() for r in v565]), 16, 3, masks=struct.pack("<III", 0xf800, 0x7e0, 0x1f)), want)
+    masks = struct.pack("<III", 0xf800, 0x7e0, 0x1f)
+    f.decode("bmp16_565.bmp", bmp(bmp_rows([r.tobytes() for r in v565]), 16, 3, masks=masks), want)
     for bits in (1, 4, 8):
         level = gray >> (8 - bits)
         palette = rng.integers(0, 256, (2 ** bits, 3))
@@ -360,7 +365,8 @@ def bmps(f, rgb, rng):
         if bits == 4:
             f.decode("bmp4_rle.bmp", bmp(rle4(level), 4, 2, four), palette[level[::-1]])
             three = b"".join(bytes([b, g, r]) for r, g, b in palette.tolist())
-            f.decode("bmp4_os2.bmp", bmp(bmp_rows(pack_samples(level, 4)), 4, palette=three, header=12), palette[level[::-1]])
+            rows = bmp_rows(pack_samples(level, 4))
+            f.decode("bmp4_os2.bmp", bmp(rows, 4, palette=three, header=12), palette[level[::-1]])
 
 
 def resizes(f, rgb, rng):

@@ -38,7 +38,8 @@ def mask_case(rng, i):
     labels, parts = nd.label(a, np.ones((3, 3)))
     return {"rows": rows_of(a), "counts": ca["counts"].decode(), "area": int(coco.area(ca)),
             "box": [float(v) for v in coco.toBbox(ca)], "other": cb["counts"].decode(),
-            "union": coco.merge([ca, cb], False)["counts"].decode(), "common": coco.merge([ca, cb], True)["counts"].decode(),
+            "union": coco.merge([ca, cb], False)["counts"].decode(),
+            "common": coco.merge([ca, cb], True)["counts"].decode(),
             "iou": float(coco.iou([ca], [cb], [0])[0, 0]), "iou_crowd": float(coco.iou([ca], [cb], [1])[0, 0]),
             "parts": int(parts), "part_areas": [int((labels == k + 1).sum()) for k in range(parts)]}
 
@@ -53,7 +54,8 @@ def polygon_case(rng, i):
 
 def box_case(rng):
     a, b = (np.round(rng.random((2, 4)) * 20, 1)).tolist()
-    return {"a": a, "b": b, "iou": float(coco.iou([a], [b], [0])[0, 0]), "iou_crowd": float(coco.iou([a], [b], [1])[0, 0])}
+    return {"a": a, "b": b, "iou": float(coco.iou([a], [b], [0])[0, 0]),
+            "iou_crowd": float(coco.iou([a], [b], [1])[0, 0])}
 
 
 def logits_case(rng, h, w, height, width):
@@ -63,7 +65,8 @@ def logits_case(rng, h, w, height, width):
     near = int((np.abs(y) < 1e-5).sum())
     assert near == 0, "a value too near to the threshold to compare masks"
     return {"h": h, "w": w, "height": height, "width": width, "logits": [float("%.3f" % v) for v in x.reshape(-1)],
-            "every7": [float("%.7g" % v) for v in y.reshape(-1)[::7]], "counts": encode((y > 0).astype(np.uint8))["counts"].decode()}
+            "every7": [float("%.7g" % v) for v in y.reshape(-1)[::7]],
+            "counts": encode((y > 0).astype(np.uint8))["counts"].decode()}
 
 
 def main():
@@ -71,9 +74,10 @@ def main():
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
     rng = np.random.default_rng(3)
+    sizes = ((18, 18, 47, 61), (20, 12, 20, 12), (9, 14, 5, 40), (1, 1, 6, 3), (30, 7, 11, 3))
     data = {"masks": [mask_case(rng, i) for i in range(60)], "polygons": [polygon_case(rng, i) for i in range(60)],
             "boxes": [box_case(rng) for _ in range(20)],
-            "logits": [logits_case(rng, *s) for s in ((18, 18, 47, 61), (20, 12, 20, 12), (9, 14, 5, 40), (1, 1, 6, 3), (30, 7, 11, 3))]}
+            "logits": [logits_case(rng, *s) for s in sizes]}
     with open(a.out, "w") as f:
         json.dump(data, f, separators=(",", ":"))
     print({k: len(v) for k, v in data.items()})
