@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "formats/safetensors.h"
 #include "ops/ops.h"
 
@@ -503,6 +504,7 @@ static int open_fixtures(void **state)
     (void)state;
     samite_error err;
     const char *path = TEST_DATA "/ops/ops.safetensors";
+    threads_set(1);    /* thousands of tiny runs; tests/run.c compares numbers of threads */
     if (file_map_open(&file, path, &err) || safetensors_read(&fixtures, file.data, file.size, path, &err)) {
         print_error("%s\n", err.text);
         return -1;
