@@ -1,0 +1,2 @@
+samite_test(tokenizer base tokenizer)
+samite_fuzz(tokenizer base tokenizer)
