@@ -1,0 +1,61 @@
+/* dataset.h - ground truth and results in COCO's JSON, read into flat arrays. */
+#ifndef EVAL_DATASET_H
+#define EVAL_DATASET_H
+
+#include "base/text.h"
+#include "eval/ids.h"
+#include "io/mask.h"
+
+typedef struct eval_image {
+    const char *file_name;     /* NULL: not given */
+    const char *text_input;    /* noun phrase of a SA-Co data point, or NULL */
+    int         width, height; /* 0: not given */
+    bool        exhaustive;    /* is_instance_exhaustive; true when not given */
+} eval_image;
+
+/* One object or one detection. */
+typedef struct eval_item {
+    double      box[4];        /* x, y, width, height */
+    double      area, score;
+    const char *mask;          /* COCO's compressed text, checked; NULL: none was kept */
+    uint32_t    mask_size;
+    int32_t     image, category;   /* index into images and categories; -1: not in this set, not evaluated */
+    int32_t     id;            /* index into `ids`; -1: none */
+    bool        crowd, ignore;
+    bool        has_box, has_area;
+} eval_item;
+
+typedef struct eval_set {
+    const char *path;
+    id_table    image_ids, category_ids, ids;   /* index = index of the image, category; ids: of annotations */
+    eval_image *images;
+    const char **categories;   /* [category_ids.count] names; NULL: not given */
+    eval_item  *items;
+    size_t      image_room, category_room, count, room;
+    int32_t    *image_order, *category_order;   /* ascending ids */
+    pool        texts;
+    /* what was met on the way, for notes */
+    size_t      no_area, no_crowd, unknown_images, unknown_categories, repeated_ids, repeated_images, ignore_flags;
+    bool        made_categories;
+    char        first_unknown[64], first_repeated[64];
+} eval_set;
+
+/* Reads images, categories and annotations. With `masks` the segmentation of every annotation that will be evaluated is
+ * checked and kept as compressed run lengths. Memory grows with objects, not with the size of the file. */
+int  eval_set_read(eval_set *out, const char *path, bool masks, samite_error *err);
+/* Reads results for `truth`: an array of objects, or a COCO file with "annotations". Image and category are those of
+ * `truth`. A result on an image that is not there is SAMITE_INPUT, unless `strangers`: then it is counted and left out. */
+int  eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers, samite_error *err);
+/* The same from memory; `name` is for messages. */
+int  eval_set_parse(eval_set *out, const char *data, size_t size, const char *name, bool masks, samite_error *err);
+int  eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name, bool masks,
+                        bool strangers, samite_error *err);
+void eval_set_free(eval_set *s);
+
+/* "annotation 17 (image 5)" in `out`. */
+const char *eval_item_print(char *out, size_t room, const eval_set *s, const eval_set *images, const eval_item *item);
+
+/* The mask of an item as run lengths. */
+int eval_item_mask(rle *out, const eval_set *images, const eval_item *item, samite_error *err);
+
+#endif
