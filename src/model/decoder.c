@@ -56,6 +56,14 @@ bool decoder_open(decoder *w, registry *g, const config *c)
     return !g->failed;
 }
 
+/* Tokens first..first+count of [B, n, d] as a value of their own. */
+static tensor *tokens_of(run *r, tensor *x, int64_t first, int64_t count)
+{
+    int64_t batch = x->dim[0], n = x->dim[1], d = tensor_cols(x);
+    tensor *flat = reshape(r, x, 2, (int64_t[]){batch, n * d});
+    return reshape(r, copy(r, columns(r, flat, first * d, count * d)), 3, (int64_t[]){batch, count, d});
+}
+
 /* Position of each query from its box, with a zero row in front for the presence token: [B, 1 + Q, d]. */
 static tensor *query_place(run *r, const decoder *w, tensor *boxes, int64_t d)
 {
@@ -78,12 +86,24 @@ typedef struct looking_at {
     int64_t height, width;
 } looking_at;
 
+/* The presence token and the first `alone` queries attend to each other; the others pass by. */
+static tensor *look_at_each_other(run *r, const decoder_layer *l, tensor *x, tensor *place, int64_t alone)
+{
+    if (x->dim[1] == 1 + alone) {
+        tensor *q = add(r, x, place);
+        return norm(r, attend_add(r, x, &l->self, q, q, x, NULL), &l->norm_self);
+    }
+    tensor *own = tokens_of(r, x, 0, 1 + alone), *others = tokens_of(r, x, 1 + alone, x->dim[1] - 1 - alone);
+    tensor *q = add(r, own, tokens_of(r, place, 0, 1 + alone));
+    own = attend_add(r, own, &l->self, q, q, own, NULL);
+    return norm(r, concat(r, own, others, 1), &l->norm_self);
+}
+
 static tensor *layer_forward(run *r, const decoder *w, const decoder_layer *l, tensor *x, tensor *boxes,
                              const looking_at *at)
 {
     tensor *place = query_place(r, w, boxes, tensor_cols(x));
-    tensor *q = add(r, x, place);
-    x = norm(r, attend_add(r, x, &l->self, q, q, x, NULL), &l->norm_self);
+    x = look_at_each_other(r, l, x, place, w->queries);
     attend_options text = {.key_mask = at->mask};
     x = norm(r, attend_add(r, x, &l->text, add(r, x, place), at->prompt, at->prompt, &text), &l->norm_text);
     attend_options image = {.bias_x = box_bias(r, &w->bias_x, boxes, 0, at->width, l->image.heads),
@@ -92,23 +112,20 @@ static tensor *layer_forward(run *r, const decoder *w, const decoder_layer *l, t
     return norm(r, feed_forward_add(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm_mlp);
 }
 
-/* Similarity of each query to the mean of the prompt's tokens: [B, Q, 1]. */
-static tensor *scores(run *r, const decoder *w, tensor *queries, tensor *prompt, tensor *mask)
+/* What the queries are compared with: the mean of the prompt's tokens, [B, 1, d]. */
+static tensor *prompt_mean(run *r, const decoder *w, tensor *prompt, tensor *mask)
 {
-    int64_t batch = queries->dim[0], d = tensor_cols(queries);
     tensor *words = norm(r, add(r, mlp(r, prompt, &w->prompt_mlp), prompt), &w->prompt_norm);
     tensor *mean = linear(r, masked_mean(r, words, mask), &w->prompt_proj);
-    tensor *s = product(r, linear(r, queries, &w->query_proj), reshape(r, mean, 3, (int64_t[]){batch, 1, d}));
-    return clamp(r, scale(r, s, 1.0f / sqrtf((float)d)), -LOGIT_LIMIT, LOGIT_LIMIT);
+    return reshape(r, mean, 3, (int64_t[]){prompt->dim[0], 1, tensor_cols(prompt)});
 }
 
-/* Splits [B, 1 + Q, d] into the presence token [B, d] and the queries [B, Q, d]. */
-static void split_presence(run *r, tensor *x, tensor **presence, tensor **queries)
+/* [B, Q, 1] */
+static tensor *scores(run *r, const decoder *w, tensor *queries, tensor *mean)
 {
-    int64_t batch = x->dim[0], n = x->dim[1], d = tensor_cols(x);
-    tensor *flat = reshape(r, x, 2, (int64_t[]){batch, n * d});
-    *presence = columns(r, flat, 0, d);
-    *queries = reshape(r, copy(r, columns(r, flat, d, (n - 1) * d)), 3, (int64_t[]){batch, n - 1, d});
+    int64_t d = tensor_cols(queries);
+    tensor *s = product(r, linear(r, queries, &w->query_proj), mean);
+    return clamp(r, scale(r, s, 1.0f / sqrtf((float)d)), -LOGIT_LIMIT, LOGIT_LIMIT);
 }
 
 static tensor *refine(run *r, tensor *step, tensor *boxes)
@@ -116,30 +133,44 @@ static tensor *refine(run *r, tensor *step, tensor *boxes)
     return activate(r, add(r, step, inverse_sigmoid(r, boxes)), ACT_SIGMOID);
 }
 
-void decoder_forward(run *r, const decoder *w, tensor *memory, tensor *codes, tensor *prompt, tensor *mask,
-                     decoder_output *out)
+/* [1, n, cols] of a parameter [n, cols], twice along axis 1 when asked, for every prompt of the batch. */
+static tensor *starting_rows(run *r, tensor *x, bool twice, int64_t batch)
 {
+    x = twice ? concat(r, x, x, 0) : x;
+    return repeat(r, reshape(r, x, 3, (int64_t[]){1, x->dim[0], tensor_cols(x)}), batch);
+}
+
+void decoder_forward(run *r, const decoder *w, tensor *memory, tensor *codes, tensor *prompt, tensor *mask,
+                     const decoder_options *o, decoder_output *out)
+{
+    decoder_options options = o ? *o : (decoder_options){0};
     int64_t batch = memory->dim[0], d = tensor_cols(memory);
     tensor *places = reshape(r, codes, 2, (int64_t[]){tensor_rows(codes), d});
     looking_at at = {memory, add(r, memory, places), prompt, mask, codes->dim[0], codes->dim[1]};
-    tensor *first = concat(r, run_param(r, w->presence_token), run_param(r, w->query), 0);
-    tensor *x = repeat(r, reshape(r, first, 3, (int64_t[]){1, 1 + w->queries, d}), batch);
+    tensor *x = starting_rows(r, run_param(r, w->query), options.one_to_many, batch);
+    x = concat(r, starting_rows(r, run_param(r, w->presence_token), false, batch), x, 1);
     tensor *reference = activate(r, run_param(r, w->reference), ACT_SIGMOID);
-    reference = repeat(r, reshape(r, reference, 3, (int64_t[]){1, w->queries, 4}), batch);
+    reference = starting_rows(r, reference, options.one_to_many, batch);
+    tensor *mean = prompt_mean(r, w, prompt, mask);
     for (int i = 0; i < w->layers; i++) {
         run_part(r, "decoder.layer.%d", i);
-        note(r, reference, "refs.%d", i);
-        tensor *fixed = i ? detach(r, reference) : reference, *presence, *queries;
+        decoder_layer_output *y = &out->layer[i];
+        *y = (decoder_layer_output){.reference = note(r, reference, "refs.%d", i)};
+        tensor *fixed = i ? detach(r, reference) : reference;
         x = layer_forward(r, w, &w->layer[i], x, fixed, &at);
-        split_presence(r, x, &presence, &queries);
-        out->queries = note(r, norm(r, queries, &w->norm), "hs.%d", i);
-        tensor *step = mlp(r, out->queries, &w->box);
-        out->boxes = refine(r, step, reference);
-        reference = run_mode_of(r) == TAPE ? refine(r, step, fixed) : out->boxes;
-        if (i + 1 == w->layers)
-            out->presence = mlp(r, norm(r, copy(r, presence), &w->presence_norm), &w->presence);
+        y->queries = note(r, norm(r, tokens_of(r, x, 1, x->dim[1] - 1), &w->norm), "hs.%d", i);
+        tensor *step = mlp(r, y->queries, &w->box);
+        y->boxes = refine(r, step, reference);
+        reference = run_mode_of(r) == TAPE ? refine(r, step, fixed) : y->boxes;
+        if (!options.every_layer && i + 1 < w->layers)
+            continue;
+        tensor *token = reshape(r, tokens_of(r, x, 0, 1), 2, (int64_t[]){batch, d});
+        y->presence = mlp(r, norm(r, token, &w->presence_norm), &w->presence);
+        y->logits = scores(r, w, y->queries, mean);
     }
-    note(r, out->boxes, "boxes");
-    note(r, out->presence, "presence");
-    out->logits = note(r, scores(r, w, out->queries, prompt, mask), "logits");
+    decoder_layer_output *last = &out->layer[w->layers - 1];
+    out->queries = last->queries;
+    out->boxes = note(r, last->boxes, "boxes");
+    out->presence = note(r, last->presence, "presence");
+    out->logits = note(r, last->logits, "logits");
 }

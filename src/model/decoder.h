@@ -30,16 +30,29 @@ typedef struct decoder {
 
 bool decoder_open(decoder *w, registry *g, const config *c);      /* false: more layers than DECODER_MAX_LAYERS */
 
-typedef struct decoder_output {
-    tensor *queries;                  /* [B, Q, d], last layer, normalised */
+/* In training every layer answers, and a second set of the same queries (one-to-many) comes along: it skips self-attention
+ * and is matched with several queries per object. Then Q below is twice the number of queries: one-to-one first. */
+typedef struct decoder_options {
+    bool one_to_many;
+    bool every_layer;                 /* logits and presence of all layers, not only of the last */
+} decoder_options;
+
+typedef struct decoder_layer_output {
+    tensor *queries;                  /* [B, Q, d] normalised */
     tensor *logits;                   /* [B, Q, 1] */
     tensor *boxes;                    /* [B, Q, 4] cx cy w h in 0..1 */
     tensor *presence;                 /* [B, 1] logit */
+    tensor *reference;                /* [B, Q, 4] boxes that the layer started from */
+} decoder_layer_output;
+
+typedef struct decoder_output {
+    tensor *queries, *logits, *boxes, *presence;       /* of the last layer */
+    decoder_layer_output layer[DECODER_MAX_LAYERS];    /* logits and presence NULL where not asked for */
 } decoder_output;
 
-/* memory [B, t * t, d] from the fusion encoder, codes [t, t, d], prompt and mask as there.
+/* memory [B, t * t, d] from the fusion encoder, codes [t, t, d], prompt and mask as there. o NULL: inference.
  * Notes hs.L, refs.L per layer and logits, boxes, presence of the last. */
 void decoder_forward(run *r, const decoder *w, tensor *memory, tensor *codes, tensor *prompt, tensor *mask,
-                     decoder_output *out);
+                     const decoder_options *o, decoder_output *out);
 
 #endif

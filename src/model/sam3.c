@@ -117,7 +117,7 @@ void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, 
     out->mask = extended_mask(r, mask, tokens->dim[1]);
     out->prompt = concat(r, words, tokens, 1);
     out->memory = fusion_forward(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask);
-    decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, &out->found);
+    decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, NULL, &out->found);
 }
 
 tensor *sam3_masks(run *r, const sam3 *m, const encoded_image *im, const grounded *g, const int32_t *query, int count)
