@@ -266,7 +266,7 @@ static void test_safetensors_headers(void **state)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", -3, 0, "does not take"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", -3, 0, "does not take"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}", -3, 0, "does not take"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", -3, 0, "does not take"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", -3, 0, "does not"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0,9223372036854775807,3],\"data_offsets\":[0,0]}}", -3, 0, "does not"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", -3, 0, "bytes 8 to 0"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", -3, 0, "bytes -8"},
@@ -395,6 +395,22 @@ static void test_pickle_bombs(void **state)
     free(bytes);
 }
 
+/* Last elements as the reference computes them. */
+static void test_formula_bits(void **state)
+{
+    static const struct { const char *name; int axes; int64_t dim[3]; uint64_t seed; uint32_t last; } cases[] = {
+        {"tracker.sam_mask_decoder.pred_obj_score_head.layers.2.bias", 1, {1}, 0, 0x3f6f4863},
+        {"tracker.sam_mask_decoder.pred_obj_score_head.layers.2.bias", 1, {1}, 12345678901234567890u, 0x3f87ebea},
+        {"detector.\xC3\xA4.proj.weight", 3, {2, 3, 5}, 7, 0x3e715ffe},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float v[30];
+        size_t count = cases[i].axes == 1 ? 1 : 30;
+        formula_fill(v, cases[i].name, cases[i].axes, cases[i].dim, cases[i].seed);
+        assert_memory_equal(&v[count - 1], &cases[i].last, 4);
+    }
+}
+
 static void test_formula(void **state)
 {
     static const int64_t big[2] = {300, 700}, one[1] = {5};
@@ -432,7 +448,8 @@ static void test_names(void **state)
         {{"image_encoder.blocks.0.x"}, "detector.image_encoder.blocks.0.x", "SAM 1"},
         {{"detector.backbone.vision_backbone.trunk.blocks.0.x", "tracker.model.sam_mask_decoder.x"},
          "tracker.model.sam_mask_decoder.x", "SAM 3.1 multiplex"},
-        {{"base.q.lora_A.weight", "base.q.lora_B.weight"}, "detector.base.q.lora_A.weight", "a LoRA adapter"},
+        {{"base.q.lora_A.weight", "base.q.lora_B.weight", "base.norm.weight"}, "detector.base.q.lora_A.weight",
+         "a LoRA adapter"},
         {{"conv1.weight"}, "detector.conv1.weight", "not a SAM model"},
         {{"optimizer.exp_avg.0"}, "detector.optimizer.exp_avg.0", "a training checkpoint without weights"},
     };
@@ -642,7 +659,8 @@ static void test_parts(void **state)
         data[i] = (float)i;
     weight pieces[2] = {{.type = DT_F32, .axes = 2, .dim = {3, 2}, .stride = {1, 3}, .data = data},
                         {.type = DT_F32, .axes = 2, .dim = {3, 2}, .stride = {1, 3}, .data = data + 6}};
-    weight whole = {.name = "x", .type = DT_F32, .axes = 2, .dim = {6, 2}, .stride = {2, 1}, .parts = 2, .part = pieces};
+    weight whole = {.name = "x", .type = DT_F32, .axes = 2, .dim = {6, 2}, .stride = {2, 1},
+                    .parts = 2, .part = pieces};
     assert_false(weight_contiguous(&whole));
     weight_to_f32(got, &whole);
     assert_memory_equal(got, want, sizeof want);
@@ -678,7 +696,7 @@ int main(void)
         cmocka_unit_test(test_formula),     cmocka_unit_test(test_pickle_bombs),
         cmocka_unit_test(test_names),       cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_parts),       cmocka_unit_test(test_large_strided),
-        cmocka_unit_test(test_hf),
+        cmocka_unit_test(test_hf),          cmocka_unit_test(test_formula_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

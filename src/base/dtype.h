@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum dtype { DT_F32, DT_F16, DT_BF16, DT_F64, DT_I64, DT_I32, DT_I16, DT_I8, DT_U8, DT_BOOL, DT_C64, DT_COUNT } dtype;
+typedef enum dtype {
+    DT_F32, DT_F16, DT_BF16, DT_F64, DT_I64, DT_I32, DT_I16, DT_I8, DT_U8, DT_BOOL, DT_C64, DT_COUNT
+} dtype;
 
 size_t      dtype_size(dtype d);        /* bytes per element */
 const char *dtype_name(dtype d);        /* "f32", "bf16", ... */

@@ -39,7 +39,8 @@ static int allowed_cores(void)
     return CPU_COUNT(&cores);
 }
 
-/* CPUs that the quota at `folder` allows, rounded up; 0 when there is none. cgroup v2: "max 100000" or "150000 100000". */
+/* CPUs that the quota at `folder` allows, rounded up; 0 when there is none. cgroup v2: "max 100000" or
+ * "150000 100000". */
 static int quota_v2(const char *folder)
 {
     char path[PATH_MAX];
@@ -59,7 +60,8 @@ static int quota_v2(const char *folder)
 
 static int quota_v1(void)
 {
-    static const char *const names[2] = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"};
+    static const char *const names[2] = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+                                         "/sys/fs/cgroup/cpu/cpu.cfs_period_us"};
     long long value[2] = {0, 0};
     for (int i = 0; i < 2; i++) {
         FILE *f = fopen(names[i], "r");

@@ -45,7 +45,7 @@ static size_t named(const tensor_list *l, const char *part)
 const char *guess_from_names(const tensor_list *l)
 {
     size_t count = l->count + l->refused_count;
-    if (count && named(l, "lora_") == count)
+    if (named(l, "lora_") * 2 > count)
         return "a LoRA adapter";
     if (named(l, "tracker.model.") || named(l, "interactive_convs."))
         return "SAM 3.1 multiplex";

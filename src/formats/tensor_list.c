@@ -83,7 +83,7 @@ static void convert_none(void *out, const char *in, dtype d, size_t count)
     memcpy(out, in, count * dtype_size(d));
 }
 
-/* Elements from flat index `from` on, `count` of them, of a tensor with any strides. Gathers runs along the last axis. */
+/* Elements from flat index `from` on, `count` of them, of a tensor with any strides, in runs along the last axis. */
 static void gather(char *out, size_t out_size, const weight *w, int64_t from, int64_t count, convert_fn *convert)
 {
     size_t size = dtype_size(w->type);

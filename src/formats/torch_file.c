@@ -164,8 +164,8 @@ static int add_tensor(tensor_list *list, const source *s, const char *name, cons
                 !__builtin_mul_overflow(offset, (int64_t)dtype_size(w.type), &start) &&
                 (uint64_t)start <= storage->size && weight_fits(&w, storage->size - (uint64_t)start);
     if (!good)
-        return fail(err, SAMITE_INPUT, "%s: tensor \"%s\" reaches outside the %" PRIu64 " bytes that the file holds for "
-                    "it; the file is damaged", s->path, name, storage->size);
+        return fail(err, SAMITE_INPUT, "%s: tensor \"%s\" reaches outside the %" PRIu64 " bytes that the file holds "
+                    "for it; the file is damaged", s->path, name, storage->size);
     w.data = storage->data + start;
     return tensor_list_add(list, &w, err);
 }

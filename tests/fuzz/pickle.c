@@ -8,7 +8,8 @@ static size_t walk(const pickle_value *v, int depth)
 {
     char text[80];
     size_t seen = pickle_describe(v, text, sizeof text)[0] != '\0';
-    bool list = v->kind == PICKLE_TUPLE || v->kind == PICKLE_LIST || v->kind == PICKLE_DICT || v->kind == PICKLE_STORAGE;
+    bool list = v->kind == PICKLE_TUPLE || v->kind == PICKLE_LIST || v->kind == PICKLE_DICT ||
+                v->kind == PICKLE_STORAGE;
     for (size_t i = 0; list && depth > 0 && i < v->list.count && i < 64; i++)
         seen += walk(v->list.item[i], depth - 1);
     pickle_get(v, "model");

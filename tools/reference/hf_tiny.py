@@ -76,7 +76,8 @@ RULES = [
      r"detector.transformer.decoder.layers.\1.norm2."),
     (r"detector_model\.detr_decoder\.layers\.(\d+)\.mlp_layer_norm\.",
      r"detector.transformer.decoder.layers.\1.norm3."),
-    (r"detector_model\.detr_decoder\.layers\.(\d+)\.text_cross_attn\.", r"detector.transformer.decoder.layers.\1.ca_text."),
+    (r"detector_model\.detr_decoder\.layers\.(\d+)\.text_cross_attn\.",
+     r"detector.transformer.decoder.layers.\1.ca_text."),
     (r"detector_model\.detr_decoder\.layers\.(\d+)\.vision_cross_attn\.",
      r"detector.transformer.decoder.layers.\1.cross_attn."),
     (r"detector_model\.detr_decoder\.presence_head\.", "detector.transformer.decoder.presence_token_head."),
@@ -108,7 +109,8 @@ RULES = [
     (r"tracker_model\.memory_attention\.", "tracker.transformer.encoder."),
     (r"tracker_model\.memory_encoder\.projection\.", "tracker.maskmem_backbone.out_proj."),
     (r"tracker_model\.memory_encoder\.feature_projection\.", "tracker.maskmem_backbone.pix_feat_proj."),
-    (r"tracker_model\.memory_encoder\.memory_fuser\.layers\.(\d+)\.scale", r"tracker.maskmem_backbone.fuser.layers.\1.gamma"),
+    (r"tracker_model\.memory_encoder\.memory_fuser\.layers\.(\d+)\.scale",
+     r"tracker.maskmem_backbone.fuser.layers.\1.gamma"),
     (r"tracker_model\.memory_encoder\.memory_fuser\.layers\.(\d+)\.depthwise_conv\.",
      r"tracker.maskmem_backbone.fuser.layers.\1.dwconv."),
     (r"tracker_model\.memory_encoder\.memory_fuser\.layers\.(\d+)\.pointwise_conv(\d)\.",
@@ -261,7 +263,8 @@ class Check:
         error, scale = (got - want).abs().max().item(), want.abs().max().item()
         good = error <= 2e-4 * max(scale, 1e-3)
         self.bad += not good
-        print("%-28s %-22s max |d| %.2e of %.2e %s" % (name, tuple(want.shape), error, scale, "" if good else "DIFFERS"))
+        verdict = "" if good else "DIFFERS"
+        print("%-28s %-22s max |d| %.2e of %.2e %s" % (name, tuple(want.shape), error, scale, verdict))
 
 
 def check_detector(model, golden, check):

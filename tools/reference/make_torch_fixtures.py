@@ -161,7 +161,8 @@ def write_state_dicts(path):
     torch.save(tensors(torch.bfloat16), path("bf16.pt"))
     torch.save(tensors(torch.float64), path("f64.pt"))
     torch.save({"detector.scalar.weight": formula("detector.scalar.weight", ()),
-                "detector.i64": torch.tensor([1, -2, 1 << 40]), "detector.i32": torch.tensor([1, -2], dtype=torch.int32),
+                "detector.i64": torch.tensor([1, -2, 1 << 40]),
+                "detector.i32": torch.tensor([1, -2], dtype=torch.int32),
                 "detector.i16": torch.tensor([1, -2], dtype=torch.int16),
                 "detector.i8": torch.tensor([1, -2], dtype=torch.int8),
                 "detector.u8": torch.tensor([1, 254], dtype=torch.uint8), "detector.bool": torch.tensor([True, False]),
