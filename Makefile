@@ -27,7 +27,7 @@ demo: build
 	@tools/demo.sh
 
 test: build
-	@ctest --test-dir build --output-on-failure --parallel $(JOBS)
+	@OMP_WAIT_POLICY=passive ctest --test-dir build --output-on-failure --parallel $(JOBS)
 
 install: build
 	@cmake --install build
@@ -36,7 +36,7 @@ asan:
 	@tools/setup.sh ci
 	@cmake --preset asan $(CMAKE_FLAGS) --log-level=WARNING
 	@cmake --build build-asan --parallel $(JOBS)
-	@ctest --test-dir build-asan --output-on-failure --parallel $(JOBS)
+	@OMP_WAIT_POLICY=passive ctest --test-dir build-asan --output-on-failure --parallel $(JOBS)
 
 fuzz:
 	@tools/setup.sh ci

@@ -85,8 +85,8 @@ static int help_command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, "");     /* for widths on the terminal; numbers stay those of the C locale */
     catch_interrupts();
+    setlocale(LC_CTYPE, "");     /* for widths on the terminal; numbers stay those of the C locale */
     if (argc < 2) {
         say("no command given; samite --help lists them, and: samite segment photo.jpg -m sam3.pt --text dog");
         return exit_status(SAMITE_USAGE);

@@ -20,19 +20,30 @@ GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 ALL = ["--score", "0", "--max-det", "3"]          # something is always found
 
 
-def run(*args, data=None, cwd=None, env=None, model="formula:tiny"):
-    environment = {k: v for k, v in os.environ.items() if k != "SAMITE_MODEL"}
-    if model:
-        environment["SAMITE_MODEL"] = model
-    environment.update(env or {})
-    return subprocess.run([SAMITE, *args], input=data if data is not None else b"", cwd=cwd, env=environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600)
+def environment(model):
+    """Tests run beside each other: waiting threads must not burn time that others need."""
+    e = {k: v for k, v in os.environ.items() if k != "SAMITE_MODEL"}
+    e.update({"OMP_WAIT_POLICY": "passive"}, **({"SAMITE_MODEL": model} if model else {}))
+    return e
 
 
-def start(*args, cwd=None):
-    environment = dict(os.environ, SAMITE_MODEL="formula:tiny")
-    return subprocess.Popen([SAMITE, *args], cwd=cwd, env=environment, stdin=subprocess.DEVNULL,
+def run(*args, data=b"", model="formula:tiny"):
+    return subprocess.run([SAMITE, *args], input=data, env=environment(model), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=600)
+
+
+def start(*args):
+    return subprocess.Popen([SAMITE, *args], env=environment("formula:tiny"), stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as f:
+        return f.read()
+
+
+def load(*path):
+    return json.loads(read(*path))
 
 
 def ppm(width=40, height=30, seed=1):
@@ -57,7 +68,7 @@ def png(width, height, orientation=None):
 
 def read_gray_png(path):
     """Width, height and samples of a gray PNG with 8 or 16 bits."""
-    data = open(path, "rb").read()
+    data = read(path)
     assert data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND", path + " is not whole"
     at, body = 8, b""
     while at < len(data):
@@ -214,7 +225,7 @@ class Input(Case):
     def test_unusable(self):
         self.fails(3, "no-such.pt", "segment", self.photo, "--text", "dog", "-m", self.path("no-such.pt"))
         self.fails(3, "no-such.jpg", "segment", self.path("no-such.jpg"), "--text", "dog")
-        self.fails(3, "formula", "segment", self.photo, "--text", "dog", "-m", "formula:huge")
+        self.fails(2, "formula", "segment", self.photo, "--text", "dog", "-m", "formula:huge")
         os.makedirs(self.path("empty"))
         self.fails(3, "no pictures in", "segment", self.path("empty"), "--text", "dog")
         self.fails(3, "big.ppm", "segment", self.write("big.ppm", b"P6 1000000 1000000 255\n"), "--text", "dog")
@@ -304,7 +315,7 @@ class Answers(Case):
     def test_nothing_found(self):
         r = self.works("segment", self.photo, "--text", "dog", "--score", "1", "--json", "--out", self.path("o"))
         self.assertEqual(json.loads(r.stdout)["prompts"][0]["instances"], [])
-        coco = json.load(open(self.path("o", "result.json")))
+        coco = load(self.path("o", "result.json"))
         self.assertEqual((len(coco["images"]), coco["annotations"], coco["categories"][0]["name"]), (1, [], "dog"))
         self.assertIn(b"nothing found", self.works("segment", self.photo, "--text", "dog", "--score", "1").stdout)
 
@@ -337,8 +348,8 @@ class Answers(Case):
         if os.path.exists("/dev/full"):
             for extra in (["--json"], []):
                 with open("/dev/full", "wb") as full:
-                    r = subprocess.run([SAMITE, "segment", self.photo, "-m", "formula:tiny", "--text", "dog", *ALL,
-                                        *extra], stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                    r = subprocess.run([SAMITE, "segment", self.photo, "--text", "dog", *ALL, *extra], stdout=full,
+                                       stderr=subprocess.PIPE, env=environment("formula:tiny"))
                 self.assertEqual(r.returncode, 4)
                 self.assertEqual(len(r.stderr.splitlines()), 1)
 
@@ -356,9 +367,9 @@ class Folder(Case):
         for name in self.files(*names):
             path = self.path(*names, name)
             if name.endswith(".json"):
-                json.load(open(path))
+                load(path)
             elif name.endswith(".png"):
-                self.assertEqual(open(path, "rb").read()[-8:-4], b"IEND", name)
+                self.assertEqual(read(path)[-8:-4], b"IEND", name)
             else:
                 self.fail("left over: " + name)
 
@@ -367,7 +378,7 @@ class Folder(Case):
         self.assertEqual(self.files("o"), sorted(["photo_labels.png", "photo_overlay.png", "result.json",
                                                   "records/photo.json"] + ["masks/photo_%d.png" % k
                                                                            for k in range(1, 7)]))
-        coco = json.load(open(self.path("o", "result.json")))
+        coco = load(self.path("o", "result.json"))
         self.assertEqual([c["name"] for c in coco["categories"]], ["dog", "cat"])
         self.assertEqual([a["id"] for a in coco["annotations"]], [1, 2, 3, 4, 5, 6])
         w, h, labels = read_gray_png(self.path("o", "photo_labels.png"))
@@ -391,7 +402,7 @@ class Folder(Case):
         self.assertIn("2 of 4 pictures failed", last)
         self.assertIn("b.ppm", last)
         self.assertIn("gone.jpg", last)
-        coco = json.load(open(self.path("o", "result.json")))
+        coco = load(self.path("o", "result.json"))
         self.assertEqual([os.path.basename(i["file_name"]) for i in coco["images"]], ["a.ppm", "c.ppm"])
         self.whole("o")
         r = run("segment", self.path("in"), "--text", "dog", "--json", *ALL)
@@ -402,7 +413,7 @@ class Folder(Case):
             self.write(name, ppm())
         self.write("in/y.png", png(9, 9))
         self.segment(self.path("in"), "--recursive")
-        coco = json.load(open(self.path("o", "result.json")))
+        coco = load(self.path("o", "result.json"))
         names = [i["result_name"] for i in coco["images"]]
         self.assertEqual(len(set(names)), 5)
         for name in names:
@@ -416,16 +427,16 @@ class Folder(Case):
         for k in range(3):
             self.write("in/%d.ppm" % k, ppm(seed=k + 1))
         self.segment(self.path("in"))
-        first, merged = self.times(), open(self.path("o", "result.json"), "rb").read()
+        first, merged = self.times(), read(self.path("o", "result.json"))
         os.unlink(self.path("o", "result.json"))
         r = self.segment(self.path("in"), "--resume")
         self.assertEqual(self.times(), first)
         self.assertIn(b"3 of 3 pictures were finished", r.stderr)
-        self.assertEqual(open(self.path("o", "result.json"), "rb").read(), merged)
+        self.assertEqual(read(self.path("o", "result.json")), merged)
         os.unlink(self.path("o", "masks", "1_2.png"))
-        open(self.path("o", "records", "2.json"), "w").write("{")
+        self.write("o/records/2.json", b"{")
         self.assertIn(b"1 of 3 pictures were finished", self.segment(self.path("in"), "--resume").stderr)
-        self.assertEqual(open(self.path("o", "result.json"), "rb").read(), merged)
+        self.assertEqual(read(self.path("o", "result.json")), merged)
         second = self.times()
         self.assertEqual({f for f in first if first[f] == second[f]}, {f for f in first if f.split("/")[-1][0] == "0"})
         self.write("in/0.ppm", ppm(seed=9))
@@ -440,17 +451,17 @@ class Folder(Case):
         self.write("in/sub/1.ppm", ppm(seed=7))
         for k in (1, 2):
             self.segment(self.path("in"), "-r", "--shard", "%d/2" % k)
-        seen = [[i["result_name"] for i in json.load(open(self.path("o", "result-%dof2.json" % k)))["images"]]
+        seen = [[i["result_name"] for i in load(self.path("o", "result-%dof2.json" % k))["images"]]
                 for k in (1, 2)]
         self.assertEqual((len(seen[0]), len(seen[1])), (3, 3))
         self.assertEqual(len(set(seen[0] + seen[1])), 6)
         r = self.segment(self.path("in"), "-r", "--resume")
         self.assertIn(b"6 of 6 pictures were finished", r.stderr)
         self.segment(self.path("in"), "-r", out="p")
-        self.assertEqual(open(self.path("o", "result.json"), "rb").read(),
-                         open(self.path("p", "result.json"), "rb").read())
+        self.assertEqual(read(self.path("o", "result.json")),
+                         read(self.path("p", "result.json")))
         self.segment(self.photo, "--shard", "3/3", out="q")
-        self.assertEqual(json.load(open(self.path("q", "result-3of3.json")))["images"], [])
+        self.assertEqual(load(self.path("q", "result-3of3.json"))["images"], [])
 
     def batch(self, count=300):
         first = self.write("in/0.ppm", ppm())
@@ -465,7 +476,7 @@ class Folder(Case):
             if ".tmp-" in record:
                 continue
             name = record[:-len(".json")]
-            found = len(json.load(open(self.path("o", "records", record)))["annotations"])
+            found = len(load(self.path("o", "records", record))["annotations"])
             for k in range(1, found + 1):
                 read_gray_png(self.path("o", "masks", "%s_%d.png" % (name, k)))
             read_gray_png(self.path("o", name + "_labels.png"))
@@ -497,8 +508,8 @@ class Folder(Case):
         self.assertGreaterEqual(finished, 5)
         self.segment(self.path("in"), "--resume")
         self.segment(self.path("in"), out="p")
-        self.assertEqual(open(self.path("o", "result.json"), "rb").read(),
-                         open(self.path("p", "result.json"), "rb").read())
+        self.assertEqual(read(self.path("o", "result.json")),
+                         read(self.path("p", "result.json")))
 
 
 class Tools(Case):
@@ -525,7 +536,7 @@ class Tools(Case):
         self.works("convert", self.path("m.pt"), half, "--dtype", "bf16")
         self.assertLess(os.path.getsize(half), 0.6 * os.path.getsize(out))
         self.fails(2, "f32|f16|bf16", "convert", out, half, "--dtype", "int8")
-        data = open(out, "rb").read()
+        data = read(out)
         self.fails(3, "cut.pt", "info", self.write("cut.pt", data[:len(data) // 2]))
         self.fails(3, "nowhere", "convert", "formula:tiny", self.path("nowhere", "x.pt"))
         self.assertEqual([f for f in self.files() if "tmp" in f], [])
@@ -535,7 +546,7 @@ class Tools(Case):
         r = self.works("align", "-m", "formula:tiny", "--reference", tiny)
         self.assertIn(b"passed", r.stdout.splitlines()[-1])
         d = json.loads(self.works("align", "-m", "formula:tiny", "--reference", tiny, "--json").stdout)
-        self.assertEqual(d["summary"]["compared"] + 0, len([t for t in d["tensors"]]) - d["summary"]["skipped"])
+        self.assertEqual(d["summary"]["compared"], len(d["tensors"]))
         self.assertTrue(d["summary"]["passed"])
         strict = run("align", "-m", "formula:tiny", "--reference", tiny, "--tolerance", "1e-12")
         self.assertEqual(strict.returncode, 1)

@@ -35,6 +35,16 @@ int main(void)
 """
 
 
+def read(path):
+    with open(path) as f:
+        return f.read()
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
 def output(*command, **more):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more).stdout.decode()
 
@@ -45,7 +55,7 @@ class Library(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def declared(self):
-        header = open(os.path.join(SOURCE, "include", "samite.h")).read()
+        header = read(os.path.join(SOURCE, "include", "samite.h"))
         return set(re.findall(r"^SAMITE_API[^;(]*?(samite_\w+)\(", header, re.M))
 
     def test_shared_exports_the_header_and_nothing_else(self):
@@ -64,7 +74,7 @@ class Library(unittest.TestCase):
         if not CXX:
             self.skipTest("no C++ compiler")
         source = os.path.join(self.folder, "a.cpp")
-        open(source, "w").write('#include <samite.h>\n#include <samite.h>\n'
+        write(source, '#include <samite.h>\n#include <samite.h>\n'
                                 'samite_options o = SAMITE_OPTIONS_INIT; samite_prompt p = SAMITE_PROMPT_INIT;\n'
                                 'samite_page g = SAMITE_PAGE_INIT;\n'
                                 'samite_overlay_options v = SAMITE_OVERLAY_OPTIONS_INIT;\n'
@@ -74,7 +84,7 @@ class Library(unittest.TestCase):
 
     def test_header_alone_in_c(self):
         source = os.path.join(self.folder, "a.c")
-        open(source, "w").write("#include <samite.h>\nint main(void) { return SAMITE_OK; }\n")
+        write(source, "#include <samite.h>\nint main(void) { return SAMITE_OK; }\n")
         output(CC, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only",
                "-I" + os.path.join(SOURCE, "include"), source)
 
@@ -85,10 +95,10 @@ class Library(unittest.TestCase):
         output("cmake", "--install", BUILD, "--prefix", prefix)
         pc = [d for d, _, names in os.walk(prefix) if "samite.pc" in names][0]
         source, program = os.path.join(self.folder, "a.c"), os.path.join(self.folder, "a")
-        open(source, "w").write(PROGRAM)
-        text = open(os.path.join(pc, "samite.pc")).read()
+        write(source, PROGRAM)
+        text = read(os.path.join(pc, "samite.pc"))
         moved = re.sub(r"^prefix=.*", "prefix=" + prefix, text, flags=re.M)
-        open(os.path.join(pc, "samite.pc"), "w").write(moved)
+        write(os.path.join(pc, "samite.pc"), moved)
         env = dict(os.environ, PKG_CONFIG_PATH=pc)
         lib = os.path.dirname(pc)
         shared = output("pkg-config", "--cflags", "--libs", "samite", env=env).split()

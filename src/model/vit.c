@@ -79,6 +79,8 @@ static tensor *tiled_positions(run *r, const vit *v, int64_t side)
 
 static tensor *block_forward(run *r, const vit_block *b, const vit *v, tensor *x, int64_t batch)
 {
+    if (!run_ok(r))
+        return x;
     int64_t d = tensor_cols(x), all = tensor_rows(x), window = (int64_t)v->window * v->window;
     tensor *qkv = linear(r, norm(r, x, &b->norm1), &b->qkv);
     int64_t groups = b->global ? batch : all / window;
@@ -106,7 +108,9 @@ tensor *vit_forward(run *r, const vit *v, tensor *image)
     run_part(r, "trunk.patch_embed");
     tensor *x = note(r, linear(r, patches(r, image, v->patch), &v->patch_embed), "trunk.patch_embed");
     int64_t batch = image->dim[0], side = x->dim[1];
-    if (run_ok(r) && side != v->tokens)
+    if (!run_ok(r))
+        return x;        /* its shape says nothing, and what follows divides by it */
+    if (side != v->tokens)
         return run_fail(r, SAMITE_USAGE, "the picture has %d tokens per side, the model was opened for %d", (int)side,
                         v->tokens);
     x = window_partition(r, x, v->window);
