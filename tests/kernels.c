@@ -283,6 +283,156 @@ static void test_group_norm(void **state)
     }
 }
 
+/* A shape of attention and what it is combined with. */
+typedef struct attention_case {
+    int64_t batch, heads, dim, nq, nk;
+    enum { ROPE = 1, CAUSAL = 2, MASK = 4, BIAS = 8, SHARED = 16, LOOSE = 32, ALL_MASKED = 64 } with;
+    int64_t rope_keys;
+} attention_case;
+
+static const attention_case attention_cases[] = {
+    {1, 1, 8, 1, 1, 0, 0},
+    {1, 2, 16, 5, 3, LOOSE, 0},
+    {2, 3, 24, 7, 17, MASK, 0},
+    {1, 2, 32, 47, 63, ROPE | LOOSE, 63},
+    {2, 2, 32, 48, 64, SHARED, 0},
+    {1, 1, 64, 49, 65, MASK | ROPE, 65},
+    {1, 2, 40, 97, 256, 0, 0},
+    {1, 1, 64, 53, 257, ROPE, 200},
+    {2, 2, 64, 31, 31, CAUSAL, 0},
+    {1, 1, 32, 300, 300, CAUSAL | MASK, 0},
+    {1, 2, 32, 21, 36, BIAS, 0},
+    {2, 3, 32, 21, 77, BIAS | MASK, 0},
+    {1, 2, 48, 9, 530, BIAS | LOOSE, 0},
+    {1, 1, 256, 13, 70, ROPE | LOOSE, 50},
+    {1, 1, 136, 50, 519, 0, 0},
+    {3, 2, 16, 19, 40, MASK | ALL_MASKED | SHARED, 0},
+    {1, 4, 32, 3, 1, 0, 0},
+    {1, 2, 64, 6, 0, 0, 0},
+    {40, 8, 64, 8, 9, ROPE, 9},
+    {1, 1, 8, 700, 9, 0, 0},
+};
+enum { ATTENTION_CASES = sizeof attention_cases / sizeof *attention_cases };
+
+typedef struct attention_setup {
+    attention_args a;
+    float *q, *k, *v, *rope, *mask, *bias_x, *bias_y;
+} attention_setup;
+
+/* Mask: every third key; with ALL_MASKED the first batch item has no key left. */
+static float *case_mask(const attention_case *s)
+{
+    float *mask = random_floats(s->batch * s->nk, 1, 0);
+
+    for (int64_t i = 0; i < s->batch * s->nk; i++)
+        mask[i] = i % 3 == 1 || (i < s->nk && s->with & ALL_MASKED) ? 1.0f : 0.0f;
+    return mask;
+}
+
+static attention_setup case_setup(const attention_case *s)
+{
+    int64_t gap = s->with & LOOSE ? 5 : 0, cols = s->heads * s->dim, grid_w = 7, grid_h = (s->nk + 6) / 7;
+    int64_t items = s->with & SHARED ? 1 : s->batch;
+    attention_setup t = {.q = random_floats(s->batch * s->nq * (cols + gap), 1, 21),
+                         .k = random_floats(items * s->nk * (cols + gap), 1, 22),
+                         .v = random_floats(items * s->nk * (cols + 2 * gap), 1, 23),
+                         .rope = random_floats(40 * s->dim, 1, 24)};
+
+    if (s->with & MASK)
+        t.mask = case_mask(s);
+    if (s->with & BIAS) {
+        t.bias_x = random_floats(s->batch * s->nq * grid_w * s->heads, 1, 25);
+        t.bias_y = random_floats(s->batch * s->nq * grid_h * s->heads, 1, 26);
+    }
+    t.a = (attention_args){.q = t.q, .k = t.k, .v = t.v, .batch = s->batch, .heads = s->heads, .dim = s->dim, .nq = s->nq,
+                           .nk = s->nk, .q_stride = cols + gap, .k_stride = cols + gap, .v_stride = cols + 2 * gap,
+                           .y_stride = cols + gap, .q_batch = s->nq * (cols + gap),
+                           .k_batch = s->with & SHARED ? 0 : s->nk * (cols + gap),
+                           .v_batch = s->with & SHARED ? 0 : s->nk * (cols + 2 * gap), .y_batch = s->nq * (cols + gap),
+                           .scale = 1 / sqrtf((float)s->dim), .causal = s->with & CAUSAL, .key_mask = t.mask,
+                           .bias_x = t.bias_x, .bias_y = t.bias_y, .grid_w = grid_w, .grid_h = grid_h,
+                           .rope = s->with & ROPE ? t.rope : NULL, .rope_rows = 40, .rope_keys = s->rope_keys};
+    return t;
+}
+
+static void case_drop(attention_setup *t)
+{
+    drop(t->q, 1), drop(t->k, 1), drop(t->v, 1), drop(t->rope, 1);
+    drop(t->mask, 1), drop(t->bias_x, 1), drop(t->bias_y, 1);
+}
+
+/* Scratch of exactly the size asked for. */
+static void *scratch_make(size_t bytes)
+{
+    void *p = NULL;
+
+    if (posix_memalign(&p, 64, bytes + 1))
+        abort();
+    memset(p, 0xff, bytes);     /* NaNs: nothing may be taken from there unwritten */
+    return p;
+}
+
+static void run_attention(const kernels *k, const call *c, float **out)
+{
+    attention_args a = *c->attention;
+
+    a.y = out[0];
+    a.lse = out[1];
+    a.scratch = scratch_make(attention_scratch(&a));
+    k->attention(&a);
+    free(a.scratch);
+}
+
+static void test_attention(void **state)
+{
+    for (int i = 0; i < ATTENTION_CASES; i++) {
+        attention_setup t = case_setup(&attention_cases[i]);
+        const attention_args *a = &t.a;
+        call c = {run_attention, "attention", 3e-6, 2, {a->batch * a->y_batch, a->batch * a->heads * a->nq}, .n = i,
+                  .rows = a->nq, .cols = a->nk, .attention = a};
+        check(&c);
+        case_drop(&t);
+    }
+}
+
+/* A fully masked row gives 0 and -infinity; masked keys may hold anything; NaN in a query stays in its row. */
+static void test_attention_special(void **state)
+{
+    enum { NQ = 20, NK = 300, DIM = 32 };
+    attention_case s = {1, 1, DIM, NQ, NK, MASK, 0};
+    attention_setup t = case_setup(&s);
+    attention_args a = t.a;
+    float y[NQ * DIM], lse[NQ];
+
+    a.y = y;
+    a.lse = lse;
+    a.scratch = scratch_make(attention_scratch(&a));
+    for (int l = 0; l < level_count; l++) {
+        for (int j = 0; j < NK; j++)
+            t.mask[j] = 1;
+        levels[l]->attention(&a);
+        for (int i = 0; i < NQ; i++)
+            assert_true(lse[i] == -INFINITY && y[i * DIM] == 0 && y[i * DIM + DIM - 1] == 0);
+        for (int d = 0; d < DIM; d++)
+            t.k[7 * DIM + d] = t.v[7 * DIM + d] = NAN;
+        t.mask[5] = t.mask[299] = 0;
+        t.q[3 * DIM] = NAN;
+        levels[l]->attention(&a);
+        for (int i = 0; i < NQ; i++)
+            assert_true(isnan(lse[i]) == (i == 3) && isnan(y[i * DIM]) == (i == 3));
+        t.q[3 * DIM] = 0;
+        for (int i = 0; i < NQ * DIM; i++)
+            t.q[i] *= 1e4f;         /* scores far beyond what an exponential can hold */
+        levels[l]->attention(&a);
+        for (int i = 0; i < NQ; i++)
+            assert_true(isfinite(lse[i]) && isfinite(y[i * DIM]));
+        for (int i = 0; i < NQ * DIM; i++)
+            t.q[i] *= 1e-4f;
+    }
+    free(a.scratch);
+    case_drop(&t);
+}
+
 static void test_levels(void **state)
 {
     assert_string_equal(levels[0]->level, "ref");
@@ -300,7 +450,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add),       cmocka_unit_test(test_axpy),           cmocka_unit_test(test_activate),
         cmocka_unit_test(test_bf16),      cmocka_unit_test(test_activate_range), cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_group_norm), cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_special),
+        cmocka_unit_test(test_levels),
     };
 
     level_count = kernels_levels(levels, 8);

@@ -1,10 +1,35 @@
 /* scratch.c - how much room attention needs beside its arguments. */
-#include "kernels/kernels.h"
+#include "kernels/attention_layout.h"
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+attention_layout attention_layout_of(const attention_args *a)
+{
+    attention_layout l = {.keys = round_up(a->nk, ATTENTION_PAD), .width = round_up(a->dim, ATTENTION_PAD / 4)};
+    int64_t waves;
+
+    l.key_floats = l.keys * a->dim;
+    l.value_floats = l.keys * l.width;
+    l.bias_floats = a->bias_x ? round_up(a->nq * (a->grid_w + a->grid_h), 16) : 0;
+    l.slice_floats = l.key_floats + l.value_floats + l.bias_floats;
+    l.slices = a->batch * a->heads;
+    l.wave = l.slice_floats > 0 ? ATTENTION_WAVE_BYTES / (l.slice_floats * (int64_t)sizeof(float)) : l.slices;
+    l.wave = l.wave < 1 ? 1 : l.wave > l.slices ? l.slices : l.wave;
+    if (l.wave > 0) {                   /* waves of about the same size */
+        waves = (l.slices + l.wave - 1) / l.wave;
+        l.wave = (l.slices + waves - 1) / waves;
+    }
+    return l;
+}
 
 size_t attention_scratch(const attention_args *a)
 {
-    (void)a;
-    return 64;
+    attention_layout l = attention_layout_of(a);
+
+    return (size_t)(l.wave * l.slice_floats) * sizeof(float) + 64;
 }
 
 size_t attention_backward_scratch(const attention_args *a)

@@ -1,0 +1,339 @@
+/* attention.c - attention in one pass over blocks of keys, with a running softmax; scores never leave the cache. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/attention_layout.h"
+#include "kernels/simd/level.h"
+#include "kernels/x86/tile.h"
+
+enum {
+    QUERIES = 48,                   /* one task: these queries of one slice */
+    KEYS = 256,                     /* scores held at a time, per query */
+    ROW = KEYS + 16,                /* not a power of two: rows would share cache sets */
+    PANEL = TILE_VECS * VL          /* keys side by side in a packed panel */
+};
+
+static const float log2_e = 1.44269504f;
+
+/* What a task works on: its slice and its first query. */
+typedef struct task {
+    const attention_args *a;
+    const attention_layout *l;
+    int64_t b, h, first, rows, padded;
+    const float *keys, *values, *bias;      /* packed, of this slice */
+} task;
+
+/* Its own memory, on the stack of its thread. */
+typedef struct workspace {
+    float q[QUERIES * ATTENTION_MAX_DIM];   /* turned, times scale and log2 e: softmax is computed with powers of two */
+    float s[QUERIES * ROW];                 /* scores, then weights */
+    float o[QUERIES * ATTENTION_MAX_DIM];
+    float top[QUERIES], sum[QUERIES], shrink[QUERIES];
+    float tops[QUERIES * VL];               /* per query, the largest scores of the block lane by lane */
+} __attribute__((aligned(64))) workspace;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* y = factor x, the pairs turned by the angles of `t` unless NULL. dim is a multiple of 8. */
+static void turn(float *y, const float *x, const float *t, float factor, int64_t dim)
+{
+    __m256 f = _mm256_set1_ps(factor);
+
+    for (int64_t d = 0; d < dim; d += 8) {
+        __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + d), f);
+        if (t) {
+            __m256 angle = _mm256_loadu_ps(t + d), swapped = _mm256_permute_ps(v, 0xb1);
+            v = _mm256_fmaddsub_ps(v, _mm256_moveldup_ps(angle), _mm256_mul_ps(swapped, _mm256_movehdup_ps(angle)));
+        }
+        _mm256_storeu_ps(y + d, v);
+    }
+}
+
+static const float *angles(const attention_args *a, int64_t row, int64_t limit)
+{
+    return a->rope && row < limit ? a->rope + row % a->rope_rows * a->dim : NULL;
+}
+
+/* to[c * ldt + r] = from[r * ldf + c] for r, c = 0..7 */
+static void transpose8(float *to, int64_t ldt, const float *from, int64_t ldf)
+{
+    __m256 r[8], t[8];
+
+    for (int i = 0; i < 8; i++)
+        r[i] = _mm256_loadu_ps(from + i * ldf);
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(to + i * ldt, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps(to + (i + 4) * ldt, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+
+/* Packs one panel of keys, eight at a time; missing ones are zero. */
+static void pack_keys(float *to, const attention_args *a, int64_t b, int64_t h, int64_t first)
+{
+    float rows[8 * ATTENTION_MAX_DIM] __attribute__((aligned(32)));
+    const float *k = a->k + b * a->k_batch + h * a->dim;
+
+    for (int64_t j = first; j < first + PANEL; j += 8) {
+        for (int64_t i = 0; i < 8; i++) {
+            if (j + i < a->nk)
+                turn(rows + i * a->dim, k + (j + i) * a->k_stride, angles(a, j + i, a->rope_keys), 1, a->dim);
+            else
+                memset(rows + i * a->dim, 0, (size_t)a->dim * sizeof *rows);
+        }
+        for (int64_t d = 0; d < a->dim; d += 8)
+            transpose8(to + d * PANEL + j - first, PANEL, rows + d, a->dim);
+    }
+}
+
+/* Packs the values of one panel of keys. Those of masked keys become zero, whatever they are. */
+static void pack_values(float *to, const attention_args *a, const attention_layout *l, int64_t b, int64_t h, int64_t first)
+{
+    for (int64_t j = first; j < first + PANEL; j++) {
+        float *row = to + (j - first) * l->width;
+        bool masked = j >= a->nk || (a->key_mask && a->key_mask[b * a->nk + j] != 0);
+        if (!masked)
+            memcpy(row, a->v + b * a->v_batch + j * a->v_stride + h * a->dim, (size_t)a->dim * sizeof *row);
+        memset(row + (masked ? 0 : a->dim), 0, (size_t)(l->width - (masked ? 0 : a->dim)) * sizeof *row);
+    }
+}
+
+/* Packs the bias of some queries: [grid_w] then [grid_h], in units of the scores. */
+static void pack_bias(float *to, const attention_args *a, int64_t b, int64_t h, int64_t first, int64_t count)
+{
+    for (int64_t i = first; i < least(first + count, a->nq); i++) {
+        const float *x = a->bias_x + (b * a->nq + i) * a->grid_w * a->heads + h;
+        const float *y = a->bias_y + (b * a->nq + i) * a->grid_h * a->heads + h;
+        float *row = to + i * (a->grid_w + a->grid_h);
+        for (int64_t g = 0; g < a->grid_w; g++)
+            row[g] = x[g * a->heads] * log2_e;
+        for (int64_t g = 0; g < a->grid_h; g++)
+            row[a->grid_w + g] = y[g * a->heads] * log2_e;
+    }
+}
+
+static void pack_queries(workspace *w, const task *t)
+{
+    const attention_args *a = t->a;
+    const float *q = a->q + t->b * a->q_batch + t->h * a->dim;
+
+    for (int64_t r = 0; r < t->padded; r++) {
+        int64_t i = t->first + r;
+        if (r < t->rows)
+            turn(w->q + r * a->dim, q + i * a->q_stride, angles(a, i, a->nq), a->scale * log2_e, a->dim);
+        else
+            memset(w->q + r * a->dim, 0, (size_t)a->dim * sizeof *w->q);
+        w->top[r] = -INFINITY;
+        w->sum[r] = 0;
+    }
+    memset(w->o, 0, (size_t)(t->padded * t->l->width) * sizeof *w->o);
+}
+
+/* Scores of TILE_ROWS queries with C registers of keys; keeps the largest. */
+INLINE void score_tile(int C, workspace *w, const task *t, int64_t r, const float *panel, int64_t at)
+{
+    operand q = {w->q + r * t->a->dim, t->a->dim, 1};
+
+    tile(TILE_ROWS, C, w->s + r * ROW + at, ROW, q, panel, PANEL, t->a->dim, NULL);
+}
+
+static void score_panel(workspace *w, const task *t, const float *panel, int64_t at, int64_t count)
+{
+    for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
+        switch ((count + VL - 1) / VL) {
+        case 1: score_tile(1, w, t, r, panel, at); break;
+        case 2: score_tile(2, w, t, r, panel, at); break;
+#if defined(__AVX512F__)
+        case 3: score_tile(3, w, t, r, panel, at); break;
+        default: score_tile(4, w, t, r, panel, at); break;
+#else
+        default: break;
+#endif
+        }
+}
+
+/* Adds the bias of one query to its scores with keys first..first+n-1. */
+static void add_bias(float *s, const float *bias, const attention_args *a, int64_t first, int64_t n)
+{
+    for (int64_t j = 0; j < n;) {
+        int64_t x = (first + j) % a->grid_w, run = least(a->grid_w - x, n - j), i = 0;
+        vec y = v_set(bias[a->grid_w + (first + j) / a->grid_w]);
+        for (; i + VL <= run; i += VL)
+            v_store(s + j + i, v_add(v_load(s + j + i), v_add(v_load(bias + x + i), y)));
+        if (i < run) {
+            int rest = (int)(run - i);
+            v_store_n(s + j + i, v_add(v_load_n(s + j + i, rest), v_add(v_load_n(bias + x + i, rest), y)), rest);
+        }
+        j += run;
+    }
+}
+
+/* Bias, masks and missing keys of one query's scores: what is not attended becomes -infinity. */
+static void adjust_row(float *s, const task *t, int64_t i, int64_t first, int64_t n)
+{
+    const attention_args *a = t->a;
+    const float *mask = a->key_mask ? a->key_mask + t->b * a->nk + first : NULL;
+    int64_t valid = a->causal ? least(i + 1 - first, n) : n, end = (n + VL - 1) / VL * VL;
+
+    if (t->bias)
+        add_bias(s, t->bias + i * (a->grid_w + a->grid_h), a, first, n);
+    for (int64_t j = 0; mask && j < n; j += VL) {
+        int lanes = (int)least(VL, n - j);
+        v_store_n(s + j, v_if(v_load_n(mask + j, lanes), v_set(-INFINITY), v_load_n(s + j, lanes)), lanes);
+    }
+    for (int64_t j = valid < 0 ? 0 : valid; j < end; j++)
+        s[j] = -INFINITY;
+}
+
+static float row_top(const float *s, int64_t n)
+{
+    vec top = v_set(-INFINITY);
+
+    for (int64_t j = 0; j < n; j += VL)
+        top = v_max(top, v_load(s + j));
+    return v_top(top);
+}
+
+/* Turns the scores of one block into weights relative to the largest score so far. */
+static void soften(workspace *w, const task *t, int64_t n)
+{
+    for (int64_t r = 0; r < t->padded; r++) {
+        float *s = w->s + r * ROW, top = row_top(s, n), old = w->top[r];
+        vec shift, sum = v_zero();
+        top = top > old ? top : old;
+        w->top[r] = top;
+        shift = v_set(top == -INFINITY ? 0 : top);
+        w->shrink[r] = old - (top == -INFINITY ? 0 : top);
+        for (int64_t j = 0; j < n; j += VL) {
+            vec p = v_exp2(v_sub(v_load(s + j), shift));
+            v_store(s + j, p);
+            sum = v_add(sum, p);
+        }
+        w->tops[r] = v_sum(sum);
+    }
+    for (int64_t r = 0; r < t->padded; r += VL) {
+        vec shrink = v_exp2(v_load(w->shrink + r));
+        v_store(w->shrink + r, shrink);
+        v_store(w->sum + r, v_fma(v_load(w->sum + r), shrink, v_load(w->tops + r)));
+    }
+}
+
+INLINE void output_tile(int R, int C, workspace *w, const task *t, int64_t r, int64_t c, const float *v, int64_t n)
+{
+    operand p = {w->s + r * ROW, ROW, 1};
+
+    tile(R, C, w->o + r * t->l->width + c, t->l->width, p, v + c, t->l->width, n, w->shrink + r);
+}
+
+/* Adds the weighted values of one block to the outputs. */
+static void gather_values(workspace *w, const task *t, const float *v, int64_t n)
+{
+    int64_t width = (t->a->dim + VL - 1) / VL * VL;
+
+    for (int64_t c = 0; c < width; c += PANEL)
+        for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
+            switch (least(TILE_VECS, (width - c) / VL)) {
+            case 1: output_tile(TILE_ROWS, 1, w, t, r, c, v, n); break;
+            case 2: output_tile(TILE_ROWS, 2, w, t, r, c, v, n); break;
+#if defined(__AVX512F__)
+            case 3: output_tile(TILE_ROWS, 3, w, t, r, c, v, n); break;
+            default: output_tile(TILE_ROWS, 4, w, t, r, c, v, n); break;
+#else
+            default: break;
+#endif
+            }
+}
+
+static void store_outputs(const workspace *w, const task *t)
+{
+    const attention_args *a = t->a;
+
+    for (int64_t r = 0; r < t->rows; r++) {
+        int64_t i = t->first + r;
+        float *y = a->y + t->b * a->y_batch + i * a->y_stride + t->h * a->dim;
+        const float *o = w->o + r * t->l->width;
+        float sum = w->sum[r], factor = sum == 0 ? 0 : 1 / sum;
+        for (int64_t d = 0; d < a->dim; d += 8)
+            _mm256_storeu_ps(y + d, _mm256_mul_ps(_mm256_loadu_ps(o + d), _mm256_set1_ps(factor)));
+        if (a->lse)
+            a->lse[(t->b * a->heads + t->h) * a->nq + i] = sum == 0 ? -INFINITY : (w->top[r] + log2f(sum)) * 0.69314718f;
+    }
+}
+
+static void attend(const task *t)
+{
+    const attention_args *a = t->a;
+    int64_t limit = a->causal ? least(a->nk, t->first + t->rows) : a->nk;
+    workspace w;
+
+    pack_queries(&w, t);
+    for (int64_t first = 0; first < limit; first += KEYS) {
+        int64_t n = least(KEYS, limit - first);
+        for (int64_t at = 0; at < n; at += PANEL)
+            score_panel(&w, t, t->keys + (first + at) * a->dim, at, least(PANEL, n - at));
+        if (a->causal || a->key_mask || a->bias_x || n % VL)
+            for (int64_t r = 0; r < t->rows; r++)
+                adjust_row(w.s + r * ROW, t, t->first + r, first, n);
+        soften(&w, t, n);
+        gather_values(&w, t, t->values + first * t->l->width, n);
+    }
+    store_outputs(&w, t);
+}
+
+/* Queries per task: tasks of about the same size, whole tiles. */
+static int64_t task_rows(int64_t nq)
+{
+    int64_t tasks = (nq + QUERIES - 1) / QUERIES;
+
+    return ((nq + tasks - 1) / tasks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+}
+
+static void pack_wave(const attention_args *a, const attention_layout *l, float *scratch, int64_t slice, int64_t count)
+{
+    int64_t panels = l->keys / PANEL;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t item = 0; item < count * panels; item++) {
+        int64_t s = item / panels, b = (slice + s) / a->heads, h = (slice + s) % a->heads, first = item % panels * PANEL;
+        float *to = scratch + s * l->slice_floats;
+        pack_keys(to + first * a->dim, a, b, h, first);
+        pack_values(to + l->key_floats + first * l->width, a, l, b, h, first);
+        if (a->bias_x) {
+            int64_t each = (a->nq + panels - 1) / panels;
+            pack_bias(to + l->key_floats + l->value_floats, a, b, h, item % panels * each, each);
+        }
+    }
+}
+
+void LEVEL(attention)(const attention_args *a)
+{
+    attention_layout l = attention_layout_of(a);
+    int64_t rows = a->nq > 0 ? task_rows(a->nq) : 1, tasks = (a->nq + rows - 1) / rows;
+
+    for (int64_t slice = 0; slice < l.slices; slice += l.wave) {
+        int64_t count = least(l.wave, l.slices - slice);
+        pack_wave(a, &l, a->scratch, slice, count);
+#pragma omp parallel for schedule(dynamic, 1)
+        for (int64_t item = 0; item < count * tasks; item++) {
+            int64_t s = item / tasks;
+            const float *packed = (const float *)a->scratch + s * l.slice_floats;
+            task t = {a, &l, (slice + s) / a->heads, (slice + s) % a->heads, item % tasks * rows, 0, 0,
+                      packed, packed + l.key_floats, a->bias_x ? packed + l.key_floats + l.value_floats : NULL};
+            t.rows = least(rows, a->nq - t.first);
+            t.padded = (t.rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+            attend(&t);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+/* tile.h - the inner loop of attention: a small matrix product whose sums stay in registers.
+ *
+ * out[r, c] = scale[r] out[r, c] + sum_k a[r, k] b[k, c] for R rows and C registers of columns; without scale the old
+ * values are not read. a is read one value at a time, b a register at a time.
+ */
+#ifndef KERNELS_X86_TILE_H
+#define KERNELS_X86_TILE_H
+
+#include "kernels/simd/vec.h"
+
+#if defined(__AVX512F__)
+enum { TILE_ROWS = 6, TILE_VECS = 4 };      /* 24 of 32 registers hold sums */
+#else
+enum { TILE_ROWS = 6, TILE_VECS = 2 };      /* 12 of 16 */
+#endif
+
+typedef struct operand { const float *p; int64_t row, col; } operand;      /* value [r, c] is p[r * row + c * col] */
+
+INLINE void tile(int R, int C, float *out, int64_t ldo, operand a, const float *b, int64_t ldb, int64_t n, const float *scale)
+{
+    vec sum[2 * TILE_ROWS][TILE_VECS];
+
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            sum[r][c] = scale ? v_mul(v_set(scale[r]), v_load(out + r * ldo + c * VL)) : v_zero();
+    for (int64_t k = 0; k < n; k++) {
+        vec column[TILE_VECS];
+        for (int c = 0; c < C; c++)
+            column[c] = v_load(b + k * ldb + c * VL);
+        for (int r = 0; r < R; r++) {
+            vec x = v_set(a.p[r * a.row + k * a.col]);
+            for (int c = 0; c < C; c++)
+                sum[r][c] = v_fma(x, column[c], sum[r][c]);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            v_store(out + r * ldo + c * VL, sum[r][c]);
+}
+
+#endif
