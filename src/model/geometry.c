@@ -22,9 +22,11 @@ static void declare_examples(registry *g, geometry_encoder *e, int64_t d)
 {
     e->label = declare_matrix(g, "label_embed.weight", 2, d);
     e->cls = declare_matrix(g, "cls_embed.weight", 1, d);
+    size_t from = g->count;
     declare_linear(g, "points_direct_project", &e->point_direct, 2, d);
     declare_linear(g, "points_pool_project", &e->point_pool, d, d);
     declare_linear(g, "points_pos_enc_project", &e->point_position, d, d);
+    registry_unused(g, from);      /* only example points need them; files in transformers' naming lack them */
     declare_linear(g, "boxes_direct_project", &e->box_direct, 4, d);
     declare_conv(g, "boxes_pool_project", &e->box_pool, d, d, ROI_SIZE, 1, 0, 1);
     declare_linear(g, "boxes_pos_enc_project", &e->box_position, d + 2, d);
@@ -110,6 +112,8 @@ static tensor *embed_boxes(run *r, const geometry_encoder *e, const examples *x,
 static tensor *embed_points(run *r, const geometry_encoder *e, const examples *x, tensor *image)
 {
     int64_t d = tensor_cols(image), n = x->point_count;
+    if (!e->point_direct.packed && !e->point_direct.w->t.data && run_mode_of(r) != TRACE)
+        return run_fail(r, SAMITE_INPUT, "this checkpoint has no weights for example points");
     tensor *points = numbers(r, x->points, n, 2);
     tensor *y = linear(r, points, &e->point_direct);
     y = linear_add(r, point_sample(r, image, points), &e->point_pool, y);
