@@ -1,0 +1,5 @@
+samite_test(ops_click base kernels ops)
+samite_test(track base kernels ops io model track)
+get_property(every_part GLOBAL PROPERTY SAMITE_PARTS)
+string(REPLACE "part_" "" every_part "${every_part}")
+samite_test(click ${every_part})
