@@ -1,4 +1,4 @@
-/* run.c - what holds around every op: errors that stick, scopes, limits, names, the tape, checkpoints. */
+/* run.c - what holds around every op: errors that stick, scopes, limits, names. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
 #include "ops/ops.h"
 
 #include <cmocka.h>
@@ -214,8 +213,8 @@ static void test_memory_limit(void **state)
     assert_true(run_ok(r));
     scale(r, x, 2);
     assert_int_equal(run_status(r, &err), SAMITE_RESOURCE);
-    assert_string_equal(err.text, "not enough memory: the part fusion.layer.2 needs 1 MB more; raise --memory-limit or use a "
-                                  "smaller --size");
+    assert_string_equal(err.text, "not enough memory: the part fusion.layer.2 needs 1 MB more; raise --memory-limit "
+                                  "or use a smaller --size");
     run_reset(r);
     assert_non_null(run_constant(r, 2, DIMS(256, 1024))->data);
     run_close(r);
@@ -285,7 +284,7 @@ static size_t walk_scopes(run_mode mode, size_t *used)
     used[n++] = run_mark(r);
     counting(r, 1, DIMS(100), 0);
     tensor *whole = counting(r, 2, DIMS(4, 6), 0);
-    tensor *c = run_keep(r, mark, columns(r, whole, 2, 2));                  /* a view takes its whole value along; b goes */
+    tensor *c = run_keep(r, mark, columns(r, whole, 2, 2));             /* a view takes its whole value along; b goes */
     used[n++] = run_mark(r);
     if (real)
         for (int64_t i = 0; i < 4; i++)
@@ -398,291 +397,12 @@ static void test_names(void **state)
     run_close(r);
 }
 
-/* ---- the tape ---- */
-
-/* A small network: two layers with a norm between them, used by the tests below. */
-typedef struct net {
-    param p[6];
-    linear_w up, down;
-    norm_w norm;
-} net;
-
-enum { WIDTH = 16, HIDDEN = 24, ROWS = 10 };
-
-static void net_open(net *n, bool trainable)
-{
-    static const int64_t size[6][2] = {{HIDDEN, WIDTH}, {HIDDEN, 0}, {WIDTH, HIDDEN}, {WIDTH, 0}, {WIDTH, 0}, {WIDTH, 0}};
-    for (int i = 0; i < 6; i++) {
-        int64_t rows = size[i][0], cols = size[i][1], count = rows * (cols ? cols : 1);
-        param *p = &n->p[i];
-        *p = (param){.name = "net", .t = {.axes = cols ? 2 : 1, .dim = {rows, cols}, .stride = cols ? cols : rows}};
-        p->t.data = malloc((size_t)count * sizeof(float));
-        fill(p->t.data, count, 77 + (uint32_t)i);
-        p->t.grad = trainable ? calloc((size_t)count, sizeof(float)) : NULL;
-        p->trainable = trainable;
-    }
-    n->up = (linear_w){&n->p[0], &n->p[1], 0, WIDTH, HIDDEN, NULL};
-    n->down = (linear_w){&n->p[2], &n->p[3], 0, HIDDEN, WIDTH, NULL};
-    n->norm = (norm_w){&n->p[4], &n->p[5], 1e-5f};
-}
-
-static void net_close(net *n)
-{
-    for (int i = 0; i < 6; i++) {
-        free(n->p[i].t.data);
-        free(n->p[i].t.grad);
-    }
-}
-
-/* Uses in[0] twice, through a column view and a scope of its own. */
-static tensor *net_block(run *r, void *ctx, tensor **in)
-{
-    net *n = ctx;
-    size_t mark = run_mark(r);
-    tensor *x = in[0], *h = linear_act(r, norm(r, x, &n->norm), &n->up, ACT_GELU);
-    x = run_keep(r, mark, linear_add(r, h, &n->down, x));
-    tensor *swapped = concat(r, columns(r, x, WIDTH / 2, WIDTH / 2), columns(r, x, 0, WIDTH / 2), 1);
-    return run_keep(r, mark, add(r, multiply(r, swapped, in[1]), x));
-}
-
-/* Two blocks, together checkpointed once more. */
-static tensor *net_pair(run *r, void *ctx, tensor **in)
-{
-    tensor *x = run_checkpoint(r, net_block, ctx, in, 2);
-    return run_checkpoint(r, net_block, ctx, (tensor *[]){x, in[1]}, 2);
-}
-
-typedef enum style { PLAIN, CHECKPOINTED, NESTED } style;
-
-static tensor *net_forward(run *r, net *n, tensor *x, tensor *gate, style how)
-{
-    for (int i = 0; i < 2; i++) {
-        if (how == NESTED) {
-            x = run_checkpoint(r, net_pair, n, (tensor *[]){x, gate}, 2);
-            continue;
-        }
-        for (int k = 0; k < 2; k++)
-            x = how == PLAIN ? net_block(r, n, (tensor *[]){x, gate})
-                             : run_checkpoint(r, net_block, n, (tensor *[]){x, gate}, 2);
-    }
-    return x;
-}
-
-/* One number from all: a b^T of the whole value with weights. */
-static tensor *sum_of(run *r, tensor *x, float *weights)
-{
-    int64_t n = tensor_count(x);
-    tensor *w = numbers(r, weights, 3, DIMS(1, 1, n), 5);
-    return product(r, reshape(r, x, 3, DIMS(1, 1, n)), w);
-}
-
-typedef struct outcome {
-    float dx[ROWS * WIDTH], dgate[ROWS * WIDTH], loss;
-    size_t nodes, held, peak;
-    int    heard;
-} outcome;
-
-static void train_once(net *n, style how, outcome *o)
-{
-    static float data[ROWS * WIDTH], gate_data[ROWS * WIDTH], weights[ROWS * WIDTH];
-    heard h = {0};
-    run *r = open_run(TAPE, 0);
-    tensor *x = numbers(r, data, 2, DIMS(ROWS, WIDTH), 1), *gate = numbers(r, gate_data, 2, DIMS(ROWS, WIDTH), 2);
-    samite_error err;
-    for (int i = 0; i < 6; i++)
-        if (n->p[i].t.grad)
-            memset(n->p[i].t.grad, 0, (size_t)tensor_count(&n->p[i].t) * sizeof(float));
-    run_want_grad(r, x);
-    run_want_grad(r, gate);
-    run_set_observer(r, hear, &h);
-    tensor *y = net_forward(r, n, x, gate, how), *loss = sum_of(r, y, weights);
-    o->nodes = run_nodes(r);
-    o->held = run_mark(r);
-    if (run_backward(r, loss, &err))
-        fail_msg("%s", err.text);
-    assert_int_equal(run_mark(r), o->held);
-    o->loss = loss->data[0];
-    o->peak = run_peak(r);
-    o->heard = h.count;
-    memcpy(o->dx, x->grad, sizeof o->dx);
-    memcpy(o->dgate, gate->grad, sizeof o->dgate);
-    run_close(r);
-}
-
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double off = 0, most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        off = fmax(off, fabs((double)a[i] - b[i]));
-        most = fmax(most, fabs((double)b[i]));
-    }
-    return off / most;
-}
-
-static void test_checkpoint(void **state)
-{
-    (void)state;
-    static outcome plain, other;
-    net a, b;
-    net_open(&a, true);
-    net_open(&b, true);
-    train_once(&a, PLAIN, &plain);
-    for (style how = CHECKPOINTED; how <= NESTED; how++) {
-        train_once(&b, how, &other);
-        assert_true(other.loss == plain.loss);
-        assert_true(distance(other.dx, plain.dx, ROWS * WIDTH) < 1e-6);
-        assert_true(distance(other.dgate, plain.dgate, ROWS * WIDTH) < 1e-6);
-        for (int i = 0; i < 6; i++)
-            assert_true(distance(b.p[i].t.grad, a.p[i].t.grad, tensor_count(&a.p[i].t)) < 1e-6);
-        assert_int_equal(other.nodes, (how == CHECKPOINTED ? 4 : 2) + 1);
-        assert_true(other.held < plain.held / 3);
-        assert_true(other.peak < plain.peak);
-    }
-    net_close(&a);
-    net_close(&b);
-}
-
-/* Frozen weights, but an input that wants a gradient: the same gradient, none at the weights. */
-static void test_frozen_weights(void **state)
-{
-    (void)state;
-    static outcome trained, frozen;
-    net a, b;
-    net_open(&a, true);
-    net_open(&b, false);
-    train_once(&a, PLAIN, &trained);
-    train_once(&b, CHECKPOINTED, &frozen);
-    assert_true(distance(frozen.dx, trained.dx, ROWS * WIDTH) < 1e-6);
-    net_close(&a);
-    net_close(&b);
-}
-
-/* A frozen part in TAPE takes no more than in RUN and records nothing. */
-static void test_frozen_part(void **state)
-{
-    (void)state;
-    float data[ROWS * WIDTH], gate_data[ROWS * WIDTH];
-    size_t peak[2], used[2];
-    net n;
-    net_open(&n, false);
-    for (int i = 0; i < 2; i++) {
-        run *r = open_run(i ? TAPE : RUN, 0);
-        tensor *x = numbers(r, data, 2, DIMS(ROWS, WIDTH), 1), *gate = numbers(r, gate_data, 2, DIMS(ROWS, WIDTH), 2);
-        tensor *y = net_forward(r, &n, x, gate, i ? CHECKPOINTED : PLAIN);
-        assert_true(run_ok(r));
-        assert_null(run_seed(r, y));
-        assert_int_equal(run_nodes(r), 0);
-        peak[i] = run_peak(r);
-        used[i] = run_mark(r);
-        run_close(r);
-    }
-    assert_int_equal(peak[0], peak[1]);
-    assert_int_equal(used[0], used[1]);
-    net_close(&n);
-}
-
-static tensor *through_ctx(run *r, void *ctx, tensor **in)
-{
-    return multiply(r, in[0], ctx);
-}
-
-static void test_checkpoint_wants_its_inputs(void **state)
-{
-    (void)state;
-    float data[4], other[4], weights[4];
-    run *r = open_run(TAPE, 0);
-    tensor *x = numbers(r, data, 1, DIMS(4), 1), *z = numbers(r, other, 1, DIMS(4), 2);
-    run_want_grad(r, x);
-    tensor *hidden = scale(r, x, 2);
-    samite_error err;
-    tensor *y = run_checkpoint(r, through_ctx, hidden, &z, 1);
-    assert_int_equal(run_backward(r, sum_of(r, y, weights), &err), SAMITE_FAILED);
-    assert_non_null(strstr(err.text, "checkpoint"));
-    run_close(r);
-}
-
-static void test_backward_refuses(void **state)
-{
-    (void)state;
-    float data[4];
-    samite_error err;
-    run *r = open_run(RUN, 0);
-    assert_int_equal(run_backward(r, numbers(r, data, 1, DIMS(1), 1), &err), SAMITE_FAILED);
-    run_close(r);
-    r = open_run(TAPE, 0);
-    assert_int_equal(run_backward(r, numbers(r, data, 1, DIMS(4), 1), &err), SAMITE_FAILED);
-    run_reset(r);
-    assert_int_equal(run_backward(r, numbers(r, data, 1, DIMS(1), 1), &err), 0);    /* nothing depends on anything */
-    run_close(r);
-}
-
-/* Parameters count the gradients of all ops and of several backward passes until somebody clears them. */
-static void test_gradients_add_up(void **state)
-{
-    (void)state;
-    float data[2] = {3, 4}, w[2] = {10, 20}, dw[2] = {0}, ones[2] = {1, 1};
-    param p = {.name = "w", .t = {.axes = 1, .dim = {2}, .stride = 2, .data = w, .grad = dw}, .trainable = true};
-    for (int pass = 1; pass <= 2; pass++) {
-        run *r = open_run(TAPE, 0);
-        tensor *x = run_input(r, data, 1, DIMS(2));
-        tensor *y = add(r, multiply(r, x, run_param(r, &p)), scale(r, run_param(r, &p), 2));
-        memcpy(run_seed(r, y), ones, sizeof ones);
-        assert_int_equal(run_backward(r, NULL, NULL), 0);
-        assert_true(dw[0] == (float)pass * 5 && dw[1] == (float)pass * 6);
-        run_close(r);
-    }
-}
-
-/* ---- threads ---- */
-
-static void many_ops(float *out, float *dx, const float *data, const float *weights, int64_t side)
-{
-    static float gain[32], shift[32];
-    static const float boxes[] = {1, 2, 17, 13, 0, 0, 23, 23, 5, 5, 6, 6};
-    run *r = open_run(TAPE, 0);
-    param g = {.t = {.axes = 1, .dim = {32}, .stride = 32, .data = gain}};
-    param s = {.t = {.axes = 1, .dim = {32}, .stride = 32, .data = shift}};
-    norm_w n = {&g, &s, 1e-5f};
-    fill(gain, 32, 1);
-    fill(shift, 32, 2);
-    tensor *x = run_input(r, data, 4, DIMS(1, side, side, 32));
-    run_want_grad(r, x);
-    tensor *y = resize_bilinear(r, group_norm(r, x, &n, 4, true), side - 3, side + 5);
-    y = resize_bilinear(r, upsample_add(r, max_pool2(r, y), y), side, side);
-    y = multiply(r, y, rows(r, y, 0, 1));
-    tensor *z = roi_align(r, y, run_input(r, boxes, 2, DIMS(3, 4)), 5);
-    memcpy(out, z->data, (size_t)tensor_count(z) * sizeof *out);
-    memcpy(run_seed(r, z), weights, (size_t)tensor_count(z) * sizeof *weights);
-    assert_int_equal(run_backward(r, NULL, NULL), 0);
-    memcpy(dx, x->grad, (size_t)tensor_count(x) * sizeof *dx);
-    run_close(r);
-}
-
-static void test_threads(void **state)
-{
-    (void)state;
-    enum { SIDE = 24, OUT = 3 * 25 * 32, IN = SIDE * SIDE * 32 };
-    static float data[IN], weights[OUT], out[2][OUT], dx[2][IN];
-    fill(data, IN, 3);
-    fill(weights, OUT, 4);
-    for (int i = 0; i < 2; i++) {
-        threads_set(i ? 3 : 1);
-        many_ops(out[i], dx[i], data, weights, SIDE);
-    }
-    threads_set(0);
-    assert_memory_equal(out[0], out[1], sizeof out[0]);
-    assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_sticks), cmocka_unit_test(test_refusals), cmocka_unit_test(test_impossible_sizes),
         cmocka_unit_test(test_empty_values), cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_scopes), cmocka_unit_test(test_save_and_restore), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_frozen_weights), cmocka_unit_test(test_frozen_part),
-        cmocka_unit_test(test_checkpoint_wants_its_inputs), cmocka_unit_test(test_backward_refuses),
-        cmocka_unit_test(test_gradients_add_up), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

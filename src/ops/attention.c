@@ -27,7 +27,7 @@ static attention_args arguments(tensor *const *in, const attention_attributes *o
     };
 }
 
-/* The fast levels want heads of whole vectors; the reference takes any width (networks of test size have narrow heads). */
+/* The fast levels want heads of whole vectors; the reference takes any width (small networks have narrow heads). */
 static const kernels *kernels_for(const attention_args *a)
 {
     const kernels *lowest;

@@ -72,7 +72,7 @@ tensor *conv(run *r, tensor *x, const conv_w *w, activation act)
     int64_t oh = (x->dim[1] + 2 * s->pad - s->kernel) / s->stride + 1;
     int64_t ow = (x->dim[2] + 2 * s->pad - s->kernel) / s->stride + 1;
     tensor *y = op_output(r, &c, 4, (int64_t[]){x->dim[0], oh, ow, s->out});
-    c.flops = 2.0 * (double)(x->dim[0] * oh * ow) * (double)s->out * (double)(s->in / s->groups * s->kernel * s->kernel);
+    c.flops = 2.0 * (double)tensor_count(y) * (double)(s->in / s->groups * s->kernel * s->kernel);
     float *pre = act == ACT_NONE || act == ACT_RELU ? NULL : op_save(r, &c, 0, tensor_count(y));
     if (op_computes(r, y)) {
         if (!conv_compute(w, pre ? pre : y->data, x, pre ? ACT_NONE : act))
@@ -83,8 +83,11 @@ tensor *conv(run *r, tensor *x, const conv_w *w, activation act)
     return op_finish(r, &c, y);
 }
 
-/* ---- transposed convolution with kernel 2, stride 2: every pixel becomes four, a product with [4 out, in] weights whose
- * row (dy * 2 + dx) * out + o makes channel o of the pixel at (dy, dx) ---- */
+/* ---- transposed convolution with kernel 2, stride 2 ----
+ *
+ * Every pixel becomes four: a product with [4 out, in] weights whose row (dy * 2 + dx) * out + o makes channel o of the
+ * pixel at (dy, dx).
+ */
 
 static void up_order(float *rows, float *bias, const up_w *w)
 {
@@ -258,7 +261,8 @@ tensor *patches(run *r, tensor *x, int patch)
         return run_bad(r);
     if (x->axes != 4 || patch < 1 || x->dim[1] % patch || x->dim[2] % patch || !is_contiguous(x))
         return op_mismatch(r, &c, x, NULL, "wants [B, S, S, C] with sides divisible by the patch");
-    tensor *y = op_output(r, &c, 4, (int64_t[]){x->dim[0], x->dim[1] / patch, x->dim[2] / patch, x->dim[3] * patch * patch});
+    int64_t p = patch;
+    tensor *y = op_output(r, &c, 4, (int64_t[]){x->dim[0], x->dim[1] / p, x->dim[2] / p, x->dim[3] * p * p});
     if (op_computes(r, y))
         patch_move(y->data, x->data, y->dim[0] * y->dim[1], y->dim[2], patch, x->dim[3], false);
     return op_finish(r, &c, y);

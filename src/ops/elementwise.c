@@ -11,8 +11,8 @@ static int64_t run_length(const tensor *x)
 
 /* ---- add, multiply: b's shape is a's or ends it ---- */
 
-/* Elements of b, after which it is repeated: whole rows of a. -1 when the shapes do not fit. Leading axes of length 1 do
- * not count. */
+/* Elements of b, after which it is repeated: whole rows of a. -1 when the shapes do not fit. Leading axes of length 1
+ * do not count. */
 static int64_t period_of(const tensor *a, const tensor *b)
 {
     int skip = 0;
@@ -167,8 +167,8 @@ static void activate_backward(run *r, const op_node *n)
 
     if (dx)
         for (int64_t i = 0; i * length < count; i++)
-            kernels_get()->activate_backward(dx + i * x->stride, n->out->grad + i * length, x->data + i * x->stride, act,
-                                             length);
+            kernels_get()->activate_backward(dx + i * x->stride, n->out->grad + i * length, x->data + i * x->stride,
+                                             act, length);
 }
 
 static const op_info activate_op = {"activate", activate_backward, false};

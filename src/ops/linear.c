@@ -73,7 +73,8 @@ static void linear_backward(run *r, const op_node *n)
         ok &= gemm(false, false, rows, w->in, w->out, 1, dy, w->out, w->w->t.data + w->first * w->in, w->in, 1, dx,
                    x->stride);
     if (dw)
-        ok &= gemm(true, false, w->out, w->in, rows, 1, dy, w->out, x->data, x->stride, 1, dw + w->first * w->in, w->in);
+        ok &= gemm(true, false, w->out, w->in, rows, 1, dy, w->out, x->data, x->stride, 1, dw + w->first * w->in,
+                   w->in);
     if (db)
         kernels_get()->column_sums(db + w->first, dy, rows, w->out, w->out);
     if (dresidual)

@@ -22,8 +22,8 @@ static void norm_backward(run *r, const op_node *n)
     if (!run_ok(r))
         return;
     for (int64_t i = 0; i < rows; i += step)
-        k->norm_backward(dx ? dx + i * x->stride : NULL, dgain, dshift, n->out->grad + i * cols, x->data + i * x->stride,
-                         n->saved[0] + i, n->saved[1] + i, w->gain->t.data, step, cols);
+        k->norm_backward(dx ? dx + i * x->stride : NULL, dgain, dshift, n->out->grad + i * cols,
+                         x->data + i * x->stride, n->saved[0] + i, n->saved[1] + i, w->gain->t.data, step, cols);
 }
 
 static const op_info norm_op = {"norm", norm_backward, false};
@@ -58,8 +58,8 @@ static group_shape group_shape_of(const tensor *x, int groups)
     return (group_shape){x->dim[0], x->dim[1] * x->dim[2], x->dim[3], groups};
 }
 
-/* Per item and channel: sum of dy and of dy * normalised x over the pixels, into sums [batch, channels, 2]. dy counts as 0
- * where y is not positive if `relu`. */
+/* Per item and channel: sum of dy and of dy * normalised x over the pixels, into sums [batch, channels, 2]. If `relu`,
+ * dy counts as 0 where y is not positive. */
 static void group_sums(double *sums, const float *dy, const float *y, const float *x, const float *mean,
                        const float *rstd, const group_shape *s, bool relu)
 {
@@ -144,7 +144,7 @@ tensor *group_norm(run *r, tensor *x, const norm_w *w, int groups, bool relu)
     if (!op_begin(r, &c))
         return run_bad(r);
     if (x->axes != 4 || !norm_fits(w, x->dim[3]) || groups < 1 || x->dim[3] % groups || !is_contiguous(x))
-        return op_mismatch_param(r, &c, x, w->gain, "wants [B, h, w, C], C as long as gain and divisible into the groups");
+        return op_mismatch_param(r, &c, x, w->gain, "wants [B, h, w, C], C as long as gain and divisible by groups");
     tensor *y = op_output_like(r, &c, x);
     group_shape s = group_shape_of(x, groups);
     float *mean = op_save(r, &c, 0, s.batch * groups), *rstd = op_save(r, &c, 1, s.batch * groups);

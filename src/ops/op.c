@@ -117,8 +117,8 @@ static tensor *mismatch(run *r, const op_call *c, const tensor *a, const tensor 
     char first[96], second[96];
     print_shape(first, sizeof first, a);
     print_shape(second, sizeof second, b);
-    return run_fail(r, SAMITE_FAILED, "%s%s%s: %s%s%s%s%s does not fit: %s", c->op->name, r->part[0] ? " in " : "", r->part,
-                    first, b ? " with " : "", name, *name ? " " : "", second, rule);
+    return run_fail(r, SAMITE_FAILED, "%s%s%s: %s%s%s%s%s does not fit: %s", c->op->name, r->part[0] ? " in " : "",
+                    r->part, first, b ? " with " : "", name, *name ? " " : "", second, rule);
 }
 
 tensor *op_mismatch(run *r, const op_call *c, const tensor *a, const tensor *b, const char *rule)
@@ -133,8 +133,8 @@ tensor *op_mismatch_param(run *r, const op_call *c, const tensor *a, const param
 
 tensor *op_engine_failed(run *r, const op_call *c)
 {
-    return run_fail(r, SAMITE_RESOURCE, "%s%s%s: the matrix engine refused the work, most likely for lack of memory; use a "
-                    "smaller --size", c->op->name, r->part[0] ? " in " : "", r->part);
+    return run_fail(r, SAMITE_RESOURCE, "%s%s%s: the matrix engine refused the work, most likely for lack of memory; "
+                    "use a smaller --size", c->op->name, r->part[0] ? " in " : "", r->part);
 }
 
 /* ---- shapes ---- */

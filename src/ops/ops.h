@@ -1,4 +1,4 @@
-/* ops.h - the verbs the network is written in. Each has its backward right below its forward and a row in every exporter.
+/* ops.h - the verbs the network is written in. Each has its backward beside its forward and a row in every exporter.
  *
  * Shapes in brackets; `..` stands for any leading axes. Outputs are new, contiguous values of the run unless "view".
  * A failing op names itself, the part and both shapes. FLOPs are counted as 2 per multiply-add.
@@ -17,7 +17,7 @@ typedef struct op_info {
 /* The attribute structs are what op_node.attributes points at. An op without one has nothing beyond its shapes. */
 
 /* linear.c */
-typedef struct linear_attributes { const linear_w *w; activation act; } linear_attributes;   /* in: x, residual or NULL */
+typedef struct linear_attributes { const linear_w *w; activation act; } linear_attributes;   /* in: x, residual */
 tensor *linear(run *r, tensor *x, const linear_w *w);                      /* [.., in] -> [.., out] */
 tensor *linear_act(run *r, tensor *x, const linear_w *w, activation act);
 tensor *linear_add(run *r, tensor *x, const linear_w *w, tensor *residual); /* x w^T + b + residual */
@@ -88,18 +88,20 @@ typedef struct embed_attributes { const param *table; } embed_attributes;
 tensor *reshape(run *r, tensor *x, int axes, const int64_t *dim);          /* view; x contiguous */
 tensor *columns(run *r, tensor *x, int64_t first, int64_t count);          /* view of columns of the last axis */
 tensor *rows(run *r, tensor *x, int64_t first, int64_t count);             /* view along axis 0 */
-tensor *concat(run *r, tensor *a, tensor *b, int axis);                    /* b's batch (axis 0) may be 1 when axis > 0 */
-tensor *pad_front(run *r, tensor *x, int64_t n);                            /* n zero rows before axis 1: [B, m, C] -> [B, n + m, C] */
+tensor *concat(run *r, tensor *a, tensor *b, int axis);                    /* b's axis 0 may be 1 when axis > 0 */
+tensor *pad_front(run *r, tensor *x, int64_t n);                           /* [B, m, C] -> [B, n + m, C], zeros first */
 tensor *copy(run *r, tensor *x);                                           /* contiguous copy of a view */
-tensor *repeat(run *r, tensor *x, int64_t times);                          /* [..] with axis 0 == 1 -> axis 0 == times */
+tensor *repeat(run *r, tensor *x, int64_t times);                         /* axis 0: 1 -> times */
 tensor *gather_rows(run *r, tensor *x, const int32_t *index, int64_t n);   /* [rows, C] -> [n, C]; index is copied */
 tensor *embed(run *r, param *table, tensor *ids);                          /* [vocab, C], ids [B, n] -> [B, n, C] */
-tensor *masked_mean(run *r, tensor *x, tensor *mask);                      /* [B, n, C], mask [B, n] 1 = skip, or NULL -> [B, C] */
+/* [B, n, C], mask [B, n] 1 = skip, or NULL -> [B, C] */
+tensor *masked_mean(run *r, tensor *x, tensor *mask);
 
 /* resize.c */
 /* nearest enlargement of small to big's size, plus big: the step of a feature pyramid. [B or 1, H, W, C] big. */
 tensor *upsample_add(run *r, tensor *small, tensor *big);
-tensor *resize_bilinear(run *r, tensor *x, int64_t height, int64_t width); /* [B, h, w, C]; corners not aligned, no antialias */
+/* [B, h, w, C]; corners not aligned, no antialias */
+tensor *resize_bilinear(run *r, tensor *x, int64_t height, int64_t width);
 
 /* sample.c */
 typedef struct roi_attributes { int size; } roi_attributes;
@@ -121,7 +123,8 @@ tensor *box_distances(run *r, tensor *boxes, int axis, int64_t n);
 
 /* fourier.c */
 typedef struct fourier_attributes { const param *matrix; } fourier_attributes;
-/* Sines, then cosines, of 2 pi (2 x - 1) M: x [.., k] in 0..1, M [k, f] fixed frequencies -> [.., 2 f]. Differentiable in x. */
+/* Sines, then cosines, of 2 pi (2 x - 1) M: x [.., k] in 0..1, M [k, f] fixed frequencies -> [.., 2 f]. Differentiable
+ * in x. */
 tensor *fourier_embed(run *r, tensor *x, param *matrix);
 
 #endif

@@ -64,7 +64,8 @@ tensor *upsample_add(run *r, tensor *small, tensor *big)
     if (!op_begin(r, &c))
         return run_bad(r);
     if (small->axes != 4 || big->axes != 4 || small->dim[3] != big->dim[3] || !is_contiguous(small) ||
-        !is_contiguous(big) || (big->dim[0] != small->dim[0] && big->dim[0] != 1) || small->dim[1] < 1 || small->dim[2] < 1)
+        !is_contiguous(big) || (big->dim[0] != small->dim[0] && big->dim[0] != 1) || small->dim[1] < 1 ||
+        small->dim[2] < 1)
         return op_mismatch(r, &c, small, big, "wants [B, h, w, C] and [B or 1, H, W, C]");
     tensor *y = op_output(r, &c, 4, (int64_t[]){small->dim[0], big->dim[1], big->dim[2], big->dim[3]});
     c.flops = (double)tensor_count(y);

@@ -1,12 +1,13 @@
-/* run.h - decides what calling an op means: compute (RUN), compute and remember (TAPE), or only propagate shapes (TRACE).
+/* run.h - decides what calling an op means: compute (RUN), compute and remember (TAPE), only propagate shapes (TRACE).
  *
- * Sticky error: the first op that fails records a message in the run; ops then return a shared BAD tensor (axes 1, dim 1)
- * and do nothing. Check run_status() once per public call. BAD has data NULL, as every value of a TRACE has: code that
- * touches numbers itself (constants, observers) looks at `data` first.
+ * Sticky error: the first op that fails records a message in the run; ops then return a shared BAD tensor (axes 1,
+ * dim 1) and do nothing. Check run_status() once per public call. BAD has data NULL, as every value of a TRACE has:
+ * code that touches numbers itself (constants, observers) looks at `data` first.
  *
  * Memory: values live in one arena. run_mark / run_keep bracket a scope: everything taken since the mark is given back,
- * the kept tensors move down to it (with the whole value they look into, if they are views). In TAPE nothing is given back
- * once something was recorded in the scope (backward needs it); frozen parts record nothing. In TRACE only sizes move.
+ * the kept tensors move down to it (with the whole value they look into, if they are views). In TAPE nothing is given
+ * back once something was recorded in the scope (backward needs it); frozen parts record nothing. In TRACE only sizes
+ * move.
  */
 #ifndef OPS_RUN_H
 #define OPS_RUN_H
@@ -39,7 +40,7 @@ int  run_status(const run *r, samite_error *err);            /* 0, or the first 
 tensor *run_fail(run *r, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool run_ok(const run *r);
 
-/* Path of the part being computed ("trunk.block.3"), for messages and names of exported nodes. Also polls `cancelled`. */
+/* Path of the part being computed ("trunk.block.3"), for messages and exported nodes. Also polls `cancelled`. */
 void run_part(run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Names a value. RUN and TAPE: goes to the observer. TRACE: the name of that value in exports. Returns t. */
 tensor *note(run *r, tensor *t, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -47,10 +48,10 @@ bool run_observed(const run *r);                             /* is anybody liste
 
 size_t  run_mark(run *r);
 tensor *run_keep(run *r, size_t mark, tensor *t);            /* close the scope, keep t; returns t (its data moves) */
-void    run_keep_all(run *r, size_t mark, tensor **t, int count);   /* the same for several, in the order they were made */
+void    run_keep_all(run *r, size_t mark, tensor **t, int count);   /* the same for several */
 void    run_drop(run *r, size_t mark);                       /* close the scope, keep nothing */
-/* RUN: a point to come back to, error or not: everything made since is forgotten, its bookkeeping too. For sessions that
- * answer any number of questions about values made before the point. */
+/* RUN: a point to come back to, error or not: everything made since is forgotten, its bookkeeping too. For sessions
+ * that answer any number of questions about values made before the point. */
 typedef struct run_point { size_t values, used; void *chunk; int last_id; } run_point;
 run_point run_save(const run *r);
 void    run_restore(run *r, run_point p);
@@ -59,11 +60,12 @@ size_t  run_peak(const run *r);                              /* most bytes in us
 /* Values that come from outside. `data` is borrowed and must live as long as the value is used (NULL in TRACE). */
 tensor *run_input(run *r, const float *data, int axes, const int64_t *dim);
 tensor *run_indices(run *r, const int32_t *index, int axes, const int64_t *dim);
-/* An uninitialised value of this run (for constants computed by the caller, such as position codes), id 0, no gradient. */
+/* An uninitialised value of this run (for constants computed by the caller: position codes), id 0, no gradient. */
 tensor *run_constant(run *r, int axes, const int64_t *dim);
 /* A parameter as a value (id 0): its gradient is recorded in TAPE when it is trainable and has t.grad. */
 tensor *run_param(run *r, param *p);
-/* TAPE: asks for a gradient at an input (tests, adversarial prompts): t->grad, zeroed here, is complete after run_backward. */
+/* TAPE: asks for a gradient at an input (tests, adversarial prompts): t->grad, zeroed here, complete after
+ * run_backward. */
 void    run_want_grad(run *r, tensor *t);
 /* TAPE: the gradient of the loss at t, for the caller to add to before run_backward(r, NULL, ..). Zeroed at the first
  * call. NULL: t depends on nothing trainable, or the run failed. */
@@ -74,9 +76,9 @@ float  *run_seed(run *r, tensor *t);
  * other values live only as long as the walk needs them. */
 int  run_backward(run *r, tensor *loss, samite_error *err);
 
-/* Runs fn over `in`; in TAPE only inputs and output are remembered and fn is run again in backward. `ctx` must live until
- * then. fn must be a pure function of its inputs, of parameters and of constants reached through ctx; a value that takes
- * part in the gradient must come in through `in`. Not a node of its own in TRACE. */
+/* Runs fn over `in` (at most 8); in TAPE only inputs and output are remembered and fn is run again in backward. `ctx`
+ * must live until then. fn must be a pure function of its inputs, of parameters and of constants reached through ctx; a
+ * value that takes part in the gradient must come in through `in`. Not a node of its own in TRACE. */
 typedef tensor *(*run_part_fn)(run *r, void *ctx, tensor **in);
 tensor *run_checkpoint(run *r, run_part_fn fn, void *ctx, tensor **in, int count);
 

@@ -43,7 +43,8 @@ bool record_node(run *r, const op_call *c, tensor *y)
         return false;
     if (attributes)
         memcpy(attributes, c->attributes, c->attribute_bytes);
-    *n = (op_node){.op = c->op, .inputs = c->inputs, .out = y, .attributes = attributes, .part = part, .flops = c->flops};
+    *n = (op_node){.op = c->op, .inputs = c->inputs, .out = y, .attributes = attributes, .part = part,
+                   .flops = c->flops};
     memcpy(n->in, c->in, sizeof n->in);
     memcpy(n->saved, c->saved, sizeof n->saved);
     r->nodes[r->node_count++] = n;

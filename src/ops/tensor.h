@@ -18,7 +18,7 @@ typedef struct tensor {
     int64_t  stride;           /* dim[axes - 1] unless this is a view of some columns */
     float   *data;             /* NULL in TRACE */
     int32_t *index;            /* set instead of data for tensors of indices (token ids) */
-    float   *grad;             /* same strides as data; where somebody asked for it (run_want_grad, parameters), else NULL */
+    float   *grad;             /* strides of data; NULL unless asked for (run_want_grad) or a parameter's */
     int      id;               /* number of the value in the run, from 1; 0 = constant of this run or parameter */
     struct param *param;       /* the parameter behind this value, or NULL */
 } tensor;

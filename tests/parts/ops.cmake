@@ -1,2 +1,3 @@
 samite_test(ops base kernels formats ops)
 samite_test(run base kernels ops)
+samite_test(tape base kernels ops)

@@ -1,7 +1,8 @@
 """Writes tests/golden/ops/ops.safetensors: inputs, output and gradients of every op, computed by PyTorch in float64.
 
-Names: CASE.in0.., CASE.p0.. (parameters), CASE.y, CASE.dy (the gradient at y), CASE.din0.., CASE.dp0.. (gradients that
-the op has to make; absent = not wanted). Values are on channels-last layouts and rounded to float32 before they are used.
+Names: CASE.in0.., CASE.p0.. (parameters), CASE.y, CASE.dy (the gradient at y), CASE.din0.., CASE.dp0.. (gradients
+that the op has to make; absent = not wanted). Values are on channels-last layouts and rounded to float32 before they
+are used.
 
     python make_op_fixtures.py OUT.safetensors
 """
@@ -25,10 +26,10 @@ def unit(*shape, low=0.05, high=0.95):
     return (torch.rand(*shape, generator=rng) * (high - low) + low).float().double()
 
 
-def case(name, fn, ins=(), params=(), fixed=()):
-    """fixed: numbers of inputs that take no gradient."""
+def case(name, fn, ins=(), params=(), fixed=(), frozen=False):
+    """fixed: numbers of inputs that take no gradient; frozen: no parameter does."""
     ins = [t.clone().requires_grad_(t.is_floating_point() and i not in fixed) for i, t in enumerate(ins)]
-    params = [t.clone().requires_grad_(True) for t in params]
+    params = [t.clone().requires_grad_(not frozen) for t in params]
     y = fn(*ins, *params)
     dy = rnd(*y.shape)
     wanted = [t for t in ins + params if t.requires_grad]
@@ -193,7 +194,8 @@ boxes = torch.tensor([[0.3, 0.6, 4.7, 3.9], [2.2, 1.1, 2.5, 1.3], [-1.5, -0.5, 7
 case("roi_align", lambda x, b: last(torchvision.ops.roi_align(first(x), [b], 3)), [rnd(1, 5, 6, 4), boxes.double()],
      fixed=[1])
 points = torch.tensor([[0.5, 0.5], [0.1, 0.83], [0.0, 0.0], [1.0, 0.97], [1.3, 0.2], [0.02, 0.4]])
-case("point_sample", lambda x, p: F.grid_sample(first(x), (2 * p - 1)[None, :, None], align_corners=False)[0, :, :, 0].T,
+case("point_sample",
+     lambda x, p: F.grid_sample(first(x), (2 * p - 1)[None, :, None], align_corners=False)[0, :, :, 0].T,
      [rnd(1, 5, 6, 4), points.double()], fixed=[1])
 
 
@@ -214,5 +216,16 @@ case("sine_embed", lambda x: sine(x, [1, 0, 2, 3], 8), [unit(2, 3, 4)])
 case("sine_view", lambda x: sine(x[..., 1:3], [1], 6), [unit(3, 4)])
 for axis in (0, 1):
     case(f"box_distances{axis}", lambda b, axis=axis: distances(b, axis, 5), [unit(2, 3, 4)])
+
+
+def fourier(x, m):
+    angle = 2 * math.pi * ((2 * x - 1) @ m)
+    return torch.cat((angle.sin(), angle.cos()), -1)
+
+
+case("fourier_embed", fourier, [unit(2, 3, 2)], [rnd(2, 5)], frozen=True)
+case("fourier_view", lambda x, m: fourier(x[..., 1:3], m), [unit(4, 3)], [rnd(2, 5)], frozen=True)
+case("attention_narrow", lambda q, k, v, m: attend(q, k, v, 4, mask=m),
+     [rnd(2, 3, 16), rnd(2, 5, 16), rnd(2, 5, 16), mask], fixed=[3])
 
 save_file({k: v.contiguous() for k, v in out.items()}, sys.argv[1])
