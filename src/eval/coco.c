@@ -53,6 +53,7 @@ double mean_as_numpy(const double *v, size_t count)
 
 typedef struct sort_key {
     uint64_t where;     /* category rank, image rank */
+    uint32_t own_image; /* rank of the image under which the file lists the item */
     uint32_t item;
 } sort_key;
 
@@ -61,6 +62,8 @@ static int compare_keys(const void *a, const void *b)
     const sort_key *x = a, *y = b;
     if (x->where != y->where)
         return x->where < y->where ? -1 : 1;
+    if (x->own_image != y->own_image)
+        return x->own_image < y->own_image ? -1 : 1;
     return (x->item > y->item) - (x->item < y->item);
 }
 
@@ -78,15 +81,20 @@ static uint32_t *make_ranks(const int32_t *order, size_t n, const uint8_t *keep,
     return rank;
 }
 
-static sort_key *sort_items(const eval_set *s, const uint32_t *image_rank, const uint32_t *category_rank, size_t *count)
+/* shown[i]: item whose content item i stands for; NULL: its own. */
+static sort_key *sort_items(const eval_set *s, const uint32_t *shown, const uint32_t *image_rank, const uint32_t *category_rank,
+                            size_t *count)
 {
     sort_key *k = malloc((s->count + 1) * sizeof *k);
     *count = 0;
     for (size_t i = 0; k && i < s->count; i++) {
-        const eval_item *item = &s->items[i];
+        const eval_item *item = &s->items[i], *as = shown ? &s->items[shown[i]] : item;
         if (item->category < 0 || image_rank[item->image] == UINT32_MAX || category_rank[item->category] == UINT32_MAX)
             continue;
-        k[(*count)++] = (sort_key){(uint64_t)category_rank[item->category] << 32 | image_rank[item->image], (uint32_t)i};
+        if (as->category < 0 || image_rank[as->image] == UINT32_MAX || category_rank[as->category] == UINT32_MAX)
+            continue;
+        k[(*count)++] = (sort_key){(uint64_t)category_rank[as->category] << 32 | image_rank[as->image], image_rank[item->image],
+                                   (uint32_t)i};
     }
     if (k && *count > 1)
         qsort(k, *count, sizeof *k, compare_keys);
@@ -145,10 +153,10 @@ static bool sort_all(matcher *m)
     out->categories = categories;
     sort_key *g = NULL, *d = NULL;
     if (images && ranks) {
-        g = sort_items(t, images, ranks, &m->truths);
-        d = sort_items(m->results, images, ranks, &m->result_count);
+        g = sort_items(t, m->shown, images, ranks, &m->truths);
+        d = sort_items(m->results, NULL, images, ranks, &m->result_count);
     }
-    bool fine = g && d && make_groups(m, g, d) && choose_content(m);
+    bool fine = g && d && make_groups(m, g, d);
     free(images);
     free(ranks);
     free(g);
@@ -241,7 +249,7 @@ int coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *resul
     *out = (coco_result){0};
     matcher m = {.truth = truth, .results = results, .o = o, .out = out};
     bool fine = truth->category_ids.count < (size_t)1 << 24 && truth->count < UINT32_MAX && results->count < UINT32_MAX;
-    fine = fine && sort_all(&m) && take_memory(&m);
+    fine = fine && choose_content(&m) && sort_all(&m) && take_memory(&m);
     int code = fine ? match_groups(&m, err)
                     : fail(err, SAMITE_RESOURCE, "not enough memory to evaluate %zu results over %zu categories", results->count,
                            truth->category_ids.count);
