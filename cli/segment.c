@@ -15,11 +15,9 @@
 #define MOST_SHARDS 1000000
 #define FAILURES_NAMED 10
 
-/* Four numbers "x0,y0,x1,y1" in order; the picture's size is checked when it is known. */
-static int parse_box(void *to, const char *name, const char *value, samite_error *err)
+/* The picture's size is checked when it is known. */
+int parse_corners(double *v, const char *name, const char *value, samite_error *err)
 {
-    box_list *list = to;
-    double v[4];
     const char *s = value;
     for (int i = 0; i < 4; i++) {
         char number[64];
@@ -34,6 +32,16 @@ static int parse_box(void *to, const char *name, const char *value, samite_error
                     name, value);
     if (v[0] < 0 || v[1] < 0 || v[2] > LARGEST_COORDINATE || v[3] > LARGEST_COORDINATE)
         return fail(err, SAMITE_USAGE, "%s %s reaches outside every picture: pixels count from 0", name, value);
+    return SAMITE_OK;
+}
+
+static int parse_box(void *to, const char *name, const char *value, samite_error *err)
+{
+    box_list *list = to;
+    double v[4];
+    int code = parse_corners(v, name, value, err);
+    if (code)
+        return code;
     samite_box *item = realloc(list->item, ((size_t)list->count + 1) * sizeof *item);
     if (!item)
         return fail(err, SAMITE_RESOURCE, "out of memory for boxes");
@@ -65,6 +73,15 @@ static const option options[] = {
      .help = "example box in pixels: find all like this", .parse = parse_box},
     {"--unlike", 0, OPTION_CALL, AT(boxes), "X0,Y0,X1,Y1",
      .help = "example box in pixels: nothing like this", .parse = parse_box},
+    {"--point", 0, OPTION_CALL, AT(click), "X,Y[,neg]",
+     .help = "this one object: a point in it, or with ,neg beside it; repeatable", .parse = parse_point},
+    {"--box", 0, OPTION_CALL, AT(click), "X0,Y0,X1,Y1", .help = "this one object: a box around it",
+     .parse = parse_click_box},
+    {"--mask", 0, OPTION_TEXT, AT(click.mask), "FILE",
+     .help = "this one object: a rough mask, a picture of the same size, bright inside"},
+    {"--multimask", 0, OPTION_FLAG, AT(click.several), NULL, .help = "three alternatives for the one object"},
+    {"--pick", 0, OPTION_INT, AT(click.pick), "K",
+     .help = "the points and the box refine the K-th best result of the words", .least = 1, .most = 1e6},
     {"--score", 0, OPTION_REAL, AT(score), "X",
      .help = "least score of a result, 0 to 1 (default: 0.5)", .least = 0, .most = 1},
     {"--max-det", 0, OPTION_INT, AT(most), "N",
@@ -101,7 +118,7 @@ static int check_settings(const segment_settings *s, samite_error *err)
         return fail(err, SAMITE_USAGE, "--resume needs --out DIR, where the finished pictures are");
     if (s->json && s->jsonl)
         return fail(err, SAMITE_USAGE, "--json and --jsonl exclude each other; take one");
-    return SAMITE_OK;
+    return click_check(&s->click, s->texts.count || s->boxes.count, err);
 }
 
 /* Prints one JSON value in its place: alone, in the array, or on its line. Takes `o` over. */
@@ -316,18 +333,22 @@ static int run(int argc, char **argv)
     words_free(&paths);
     words_free(&s.texts);
     free(s.boxes.item);
+    free(s.click.point);
     return status;
 }
 
 static const char details[] =
     "PICTURE is a file (JPEG, PNG, WebP, TIFF, PNM, BMP), a folder of such files, or - for standard input.\n"
     "Boxes are X0,Y0,X1,Y1 in pixels of the upright picture. Example boxes go with one --text or with none.\n"
+    "--like finds all objects like the one in the box; --point, --box and --mask mean one object and nothing else.\n"
     "Files in DIR: result.json (COCO; with --shard result-IofN.json), NAME_overlay.png, NAME_labels.png,\n"
     "masks/NAME_1.png ..., records/NAME.json. Pictures that fail are named at the end, with exit status 3.\n"
     "\n"
     "Examples:\n"
     "  samite segment photo.jpg -m sam3.pt --text dog --text \"red car\" --out results\n"
     "  samite segment photo.jpg -m sam3.pt --like 120,80,260,210 --json\n"
+    "  samite segment photo.jpg -m sam3.pt --point 210,140 --point 215,90,neg --out results\n"
+    "  samite segment photo.jpg -m sam3.pt --text dog --pick 2 --point 88,120 --out results\n"
     "  samite segment photos -m sam3.pt --text person --out results --resume\n"
     "  samite segment photos -m sam3.pt --text person --out results --shard 2/8\n";
 

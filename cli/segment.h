@@ -15,10 +15,21 @@ typedef struct box_list {
     int         count;
 } box_list;
 
+/* "This one object": points, a box, a rough mask. */
+typedef struct click_settings {
+    samite_point *point;
+    int           count;
+    bool          has_box, several;
+    samite_box    box;
+    const char   *mask;            /* path of a picture of the same size */
+    int           pick;            /* refine the pick-th best result; 0: a result of its own */
+} click_settings;
+
 typedef struct segment_settings {
     engine_settings engine;
     words           texts;
     box_list        boxes;
+    click_settings  click;
     double          score;
     int             most;
     const char     *out;
@@ -26,11 +37,13 @@ typedef struct segment_settings {
     shard           part;
 } segment_settings;
 
-/* What is looked for in every picture; names[i] belongs to prompt[i]. */
+/* What is looked for in every picture; names[i] belongs to prompt[i]. A click that is a result of its own has the last
+ * name. */
 typedef struct prompts {
     samite_prompt *prompt;
     const char   **names;
-    int            count;
+    int            count, name_count;
+    const click_settings *click;   /* NULL: none */
 } prompts;
 
 /* A picture and what was found in it. */
@@ -38,9 +51,21 @@ typedef struct picture {
     const input    *in;
     samite_pixels   pixels;
     samite_result **result;        /* [prompts] */
+    samite_answer  *answer;        /* to the click, or NULL */
     samite_object  *object;        /* all results, best score first */
     int             objects;
 } picture;
+
+/* "X0,Y0,X1,Y1" in order. */
+int  parse_corners(double *v, const char *name, const char *value, samite_error *err);
+int  parse_point(void *to, const char *name, const char *value, samite_error *err);
+int  parse_click_box(void *to, const char *name, const char *value, samite_error *err);
+bool click_wanted(const click_settings *c);
+/* words: is something else looked for too? */
+int  click_check(const click_settings *c, bool words, samite_error *err);
+json_t *click_json(const click_settings *c);
+/* Asks the click and adds what it finds under `name`, or refines what was picked. */
+int  picture_click(picture *p, samite_image *image, const click_settings *c, int name, samite_error *err);
 
 int  prompts_make(prompts *p, const segment_settings *s, samite_error *err);
 void prompts_free(prompts *p);

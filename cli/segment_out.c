@@ -62,8 +62,16 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
     for (int i = 0; i < ask->count; i++)
         json_array_append_new(list, prompt_json(&ask->prompt[i]));
     const char *precision = s->engine.precision ? s->engine.precision : "f32";
-    return json_pack("{s:o, s:o, s:f, s:i, s:i, s:s, s:b}", "model", identity(model), "prompts", list, "score",
-                     s->score, "max_det", s->most, "size", s->engine.side, "precision", precision, "no_exif", s->no_exif);
+    json_t *o = json_pack("{s:o, s:o, s:f, s:i, s:i, s:s, s:b}", "model", identity(model), "prompts", list, "score",
+                          s->score, "max_det", s->most, "size", s->engine.side, "precision", precision, "no_exif",
+                          s->no_exif);
+    if (o && ask->click && json_object_set_new(o, "click", click_json(ask->click))) {
+        json_decref(o);
+        return NULL;
+    }
+    if (o && s->click.mask)
+        json_object_set_new(o, "mask", identity(s->click.mask));
+    return o;
 }
 
 int results_open(results *r, const segment_settings *s, const prompts *ask, samite_error *err)

@@ -9,15 +9,16 @@
 int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
 {
     *p = (prompts){0};
-    if (s->texts.count == 0 && s->boxes.count == 0)
+    bool click = click_wanted(&s->click), words = s->texts.count || s->boxes.count;
+    if (!words && !click)
         return fail(err, SAMITE_USAGE,
-                    "nothing to look for: give --text \"a word\" (repeatable) or --like X0,Y0,X1,Y1");
+                    "nothing to look for: give --text \"a word\" (repeatable), --like X0,Y0,X1,Y1 or --point X,Y");
     if (s->texts.count > 1 && s->boxes.count > 0)
         return fail(err, SAMITE_USAGE, "--like and --unlike go with one --text at most, and there are %d; run once per "
                     "text or leave the boxes out", s->texts.count);
-    int count = s->texts.count ? s->texts.count : 1;
-    p->prompt = calloc((size_t)count, sizeof *p->prompt);
-    p->names = calloc((size_t)count, sizeof *p->names);
+    int count = s->texts.count ? s->texts.count : words;
+    p->prompt = calloc((size_t)count + 1, sizeof *p->prompt);
+    p->names = calloc((size_t)count + 1, sizeof *p->names);
     if (!p->prompt || !p->names)
         return fail(err, SAMITE_RESOURCE, "out of memory for %d prompts", count);
     p->count = count;
@@ -31,6 +32,9 @@ int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
         p->prompt[i] = one;
         p->names[i] = one.text ? one.text : "visual";
     }
+    p->click = click ? &s->click : NULL;
+    p->names[count] = "object";
+    p->name_count = count + (click && !s->click.pick);
     return SAMITE_OK;
 }
 
@@ -85,7 +89,7 @@ static int order_objects(picture *p, const prompts *ask, samite_error *err)
 
 int picture_segment(picture *p, samite_image **image, samite_model *model, const prompts *ask, samite_error *err)
 {
-    p->result = calloc((size_t)ask->count, sizeof *p->result);
+    p->result = calloc((size_t)ask->count + 1, sizeof *p->result);
     if (!p->result)
         return fail(err, SAMITE_RESOURCE, "out of memory for %d results", ask->count);
     progress_prompt(0, ask->count);
@@ -97,12 +101,15 @@ int picture_segment(picture *p, samite_image **image, samite_model *model, const
         if (!code)
             code = check_interrupt(err);
     }
+    if (!code)
+        code = order_objects(p, ask, err);
+    if (!code && ask->click)
+        code = picture_click(p, *image, ask->click, ask->count, err);
     if (code) {                     /* the next picture starts afresh */
         samite_image_free(*image);
         *image = NULL;
-        return code;
     }
-    return order_objects(p, ask, err);
+    return code;
 }
 
 samite_page picture_page(const picture *p, const prompts *ask)
@@ -111,7 +118,7 @@ samite_page picture_page(const picture *p, const prompts *ask)
     page.file = p->in->path;
     page.pixels = &p->pixels;
     page.names = ask->names;
-    page.name_count = ask->count;
+    page.name_count = ask->name_count;
     page.object = p->object;
     page.object_count = p->objects;
     return page;
@@ -122,6 +129,7 @@ void picture_free(picture *p, const prompts *ask)
     for (int i = 0; p->result && i < ask->count; i++)
         samite_result_free(p->result[i]);
     free(p->result);
+    samite_answer_free(p->answer);
     free(p->object);
     samite_pixels_free(&p->pixels);
     *p = (picture){0};

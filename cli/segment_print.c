@@ -62,9 +62,9 @@ static void print_row(const samite_object *o, const char *prompt, int width)
 
 void print_table(const picture *p, const prompts *ask, bool with_name)
 {
-    char **name = calloc((size_t)ask->count, sizeof *name);
+    char **name = calloc((size_t)ask->name_count + 1, sizeof *name);
     int width = 6;
-    for (int i = 0; name && i < ask->count; i++) {
+    for (int i = 0; name && i < ask->name_count; i++) {
         name[i] = printable(ask->names[i], WIDEST_PROMPT);
         int w = name[i] ? display_width(name[i]) : 0;
         width = w > width ? w : width;
@@ -80,8 +80,8 @@ void print_table(const picture *p, const prompts *ask, bool with_name)
     }
     for (int i = 0; name && i < p->objects; i++)
         print_row(&p->object[i], name[p->object[i].name] ? name[p->object[i].name] : "?", width);
-    for (int i = 0; name && i < ask->count; i++) {
-        if (p->result[i]->count == 0)
+    for (int i = 0; name && i < ask->name_count; i++) {
+        if (i < ask->count && p->result[i]->count == 0)
             printf("  %s: nothing found (presence %.3f)\n", name[i] ? name[i] : "?", (double)p->result[i]->presence);
         free(name[i]);
     }
@@ -125,16 +125,26 @@ static json_t *instance_json(const samite_instance *i, int number)
     return o;
 }
 
+/* The objects with that name. NULL: out of memory. */
+static json_t *instances_json(const picture *p, int name)
+{
+    json_t *found = json_array();
+    for (int k = 0; found && k < p->objects; k++)
+        if (p->object[k].name == name && json_array_append_new(found, instance_json(p->object[k].instance, k + 1))) {
+            json_decref(found);
+            return NULL;
+        }
+    return found;
+}
+
 json_t *picture_json(const picture *p, const prompts *ask, const char *model)
 {
     json_t *list = json_array(), *o = json_object();
     bool bad = !o || json_set_path(o, "file", p->in->path) || json_set_path(o, "model", model);
     for (int i = 0; i < ask->count && !bad; i++) {
         const samite_result *r = p->result[i];
-        json_t *one = prompt_json(&ask->prompt[i]), *found = json_array();
-        for (int k = 0; k < p->objects; k++)
-            if (p->object[k].name == i)
-                bad |= json_array_append_new(found, instance_json(p->object[k].instance, k + 1)) != 0;
+        json_t *one = prompt_json(&ask->prompt[i]), *found = instances_json(p, i);
+        bad |= !found;
         json_t *facts = json_pack("{s:o, s:i, s:b, s:o}", "presence", json_number((double)r->presence), "tokens",
                                   r->tokens, "cut",
                                   r->cut, "instances", found);
@@ -145,6 +155,13 @@ json_t *picture_json(const picture *p, const prompts *ask, const char *model)
                               "exif_orientation", p->pixels.exif_orientation, "exif_applied", p->pixels.exif_applied,
                               "prompts", list);
     bad |= json_object_update_new(o, facts) != 0;
+    if (ask->click) {
+        json_t *click = click_json(ask->click);
+        bad |= json_object_set_new(click, "presence", json_number((double)p->answer->presence)) != 0;
+        if (ask->name_count > ask->count)
+            bad |= json_object_set_new(click, "instances", instances_json(p, ask->count)) != 0;
+        bad |= json_object_set_new(o, "click", click) != 0;
+    }
     if (bad) {
         json_decref(o);
         return NULL;

@@ -1,0 +1,172 @@
+/* segment_click.c - `samite segment` with points, a box or a rough mask: one object instead of all. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "segment.h"
+
+/* "X,Y" or "X,Y,neg" */
+int parse_point(void *to, const char *name, const char *value, samite_error *err)
+{
+    click_settings *c = to;
+    double v[2];
+    const char *s = value;
+    bool negative = false;
+    for (int i = 0; i < 2; i++) {
+        char number[64];
+        size_t n = strcspn(s, ",");
+        snprintf(number, sizeof number, "%.*s", (int)(n < 63 ? n : 63), s);
+        if (n > 63 || !parse_number(&v[i], number) || (i == 0 && s[n] != ','))
+            return fail(err, SAMITE_USAGE, "%s wants X,Y or X,Y,neg in pixels, not \"%s\"", name, value);
+        s += n;
+        s += i == 0;
+    }
+    if (*s) {
+        negative = strcmp(s, ",neg") == 0;
+        if (!negative && strcmp(s, ",pos") != 0)
+            return fail(err, SAMITE_USAGE, "%s %s: after X,Y only ,neg (not part of it) is understood", name, value);
+    }
+    samite_point *point = realloc(c->point, ((size_t)c->count + 1) * sizeof *point);
+    if (!point)
+        return fail(err, SAMITE_RESOURCE, "out of memory for points");
+    c->point = point;
+    point[c->count++] = (samite_point){(float)v[0], (float)v[1], negative};
+    return SAMITE_OK;
+}
+
+int parse_click_box(void *to, const char *name, const char *value, samite_error *err)
+{
+    click_settings *c = to;
+    double v[4];
+    int code = parse_corners(v, name, value, err);
+    if (code)
+        return code;
+    if (c->has_box)
+        return fail(err, SAMITE_USAGE, "%s is given twice: a click is about one object; examples of many go with --like",
+                    name);
+    c->has_box = true;
+    c->box = (samite_box){(float)v[0], (float)v[1], (float)v[2], (float)v[3], 0};
+    return SAMITE_OK;
+}
+
+bool click_wanted(const click_settings *c)
+{
+    return c->count || c->has_box || c->mask;
+}
+
+int click_check(const click_settings *c, bool words, samite_error *err)
+{
+    if ((c->pick || c->several) && !click_wanted(c))
+        return fail(err, SAMITE_USAGE, "%s goes with --point, --box or --mask", c->pick ? "--pick" : "--multimask");
+    if (c->pick && !words)
+        return fail(err, SAMITE_USAGE, "--pick refines a result of --text or --like; give one of them");
+    if (c->pick && c->several)
+        return fail(err, SAMITE_USAGE, "--pick refines one result and cannot give alternatives; leave --multimask out");
+    if (c->pick && c->mask)
+        return fail(err, SAMITE_USAGE, "--pick starts from the mask of the result; leave --mask out");
+    return SAMITE_OK;
+}
+
+json_t *click_json(const click_settings *c)
+{
+    json_t *points = json_array(), *box = json_null();
+    for (int i = 0; i < c->count; i++)
+        json_array_append_new(points, json_pack("[o, o, b]", json_number((double)c->point[i].x),
+                                                json_number((double)c->point[i].y), !c->point[i].negative));
+    if (c->has_box)
+        box = json_pack("[o, o, o, o]", json_number((double)c->box.x0), json_number((double)c->box.y0),
+                        json_number((double)c->box.x1), json_number((double)c->box.y1));
+    return json_pack("{s:o, s:o, s:o, s:b, s:i}", "points", points, "box", box, "mask",
+                     c->mask ? json_name(c->mask) : json_null(), "multimask", c->several, "pick", c->pick);
+}
+
+/* Column by column, background first: bright pixels of `p` are inside. *counts is yours to free. */
+static int count_runs(samite_mask *out, const samite_pixels *p, samite_error *err)
+{
+    size_t pixels = (size_t)p->width * (size_t)p->height;
+    uint32_t *counts = calloc(pixels + 1, sizeof *counts);
+    size_t runs = 0;
+    bool inside = false;
+    if (!counts)
+        return fail(err, SAMITE_RESOURCE, "out of memory for a mask of %d x %d pixels", p->width, p->height);
+    for (int x = 0; x < p->width; x++)
+        for (int y = 0; y < p->height; y++) {
+            const uint8_t *rgb = p->rgb + 3 * ((size_t)y * (size_t)p->width + (size_t)x);
+            if ((rgb[0] > 127 || rgb[1] > 127 || rgb[2] > 127) != inside) {
+                inside = !inside;
+                runs++;
+            }
+            counts[runs]++;
+        }
+    *out = (samite_mask){p->width, p->height, counts, runs + 1};
+    return SAMITE_OK;
+}
+
+static int read_mask(samite_mask *out, const char *path, const picture *p, samite_error *err)
+{
+    samite_pixels m = {0};
+    int code = samite_pixels_read(&m, path, SAMITE_NO_EXIF, err);
+    if (!code && (m.width != p->pixels.width || m.height != p->pixels.height))
+        code = fail(err, SAMITE_INPUT, "%s: a mask of %d x %d pixels does not fit %s, which has %d x %d", path, m.width,
+                    m.height, p->in->path, p->pixels.width, p->pixels.height);
+    if (!code)
+        code = count_runs(out, &m, err);
+    samite_pixels_free(&m);
+    return code;
+}
+
+/* The result to refine: the pick-th best. */
+static int picked(samite_object **out, const picture *p, int pick, samite_error *err)
+{
+    if (pick > p->objects)
+        return fail(err, SAMITE_INPUT, "%s: --pick %d, but only %d results were found", p->in->path, pick, p->objects);
+    *out = &p->object[pick - 1];
+    if (!(*out)->instance->mask.runs)
+        return fail(err, SAMITE_INPUT, "%s: result %d has no mask to refine", p->in->path, pick);
+    return SAMITE_OK;
+}
+
+static int ask(picture *p, samite_image *image, const click_settings *c, const samite_mask *rough, samite_error *err)
+{
+    samite_click question = SAMITE_CLICK_INIT;
+    question.points = c->point;
+    question.point_count = c->count;
+    question.box = c->has_box ? &c->box : NULL;
+    question.mask = rough;
+    question.several = c->several;
+    return samite_image_click(image, &question, &p->answer, err);
+}
+
+/* The refined mask takes the place of the picked one; its score stays that of the words. */
+static int refine(picture *p, samite_image *image, const click_settings *c, samite_error *err)
+{
+    samite_object *o = NULL;
+    int code = picked(&o, p, c->pick, err);
+    if (code || (code = ask(p, image, c, &o->instance->mask, err)))
+        return code;
+    p->answer->instance[0].score = o->instance->score;
+    o->instance = &p->answer->instance[0];
+    return SAMITE_OK;
+}
+
+int picture_click(picture *p, samite_image *image, const click_settings *c, int name, samite_error *err)
+{
+    if (c->pick)
+        return refine(p, image, c, err);
+    samite_mask rough = {0};
+    int code = c->mask ? read_mask(&rough, c->mask, p, err) : SAMITE_OK;
+    if (!code)
+        code = ask(p, image, c, c->mask ? &rough : NULL, err);
+    free((uint32_t *)(uintptr_t)rough.counts);
+    if (code)
+        return code;
+    samite_object *more = realloc(p->object, sizeof *more * (size_t)(p->objects + p->answer->count + 1));
+    if (!more)
+        return fail(err, SAMITE_RESOURCE, "%s: out of memory for %d objects", p->in->path, p->answer->count);
+    p->object = more;
+    for (int i = 0; i < p->answer->count; i++)
+        p->object[p->objects++] = (samite_object){&p->answer->instance[i], name};
+    return SAMITE_OK;
+}
