@@ -13,7 +13,7 @@ typedef struct conv_key { int64_t batch, height, width; activation act; int thre
 
 typedef struct conv_plan {
     conv_key key;
-    dnnl_memory_desc_t x, y;
+    dnnl_memory_desc_t x, y, scratch;
     dnnl_primitive_t run;
     int pack;               /* which of the packs it reads */
     int refs;               /* users and the cache; guarded by the lock */
@@ -111,6 +111,8 @@ static conv_plan *plan_build(conv_weights *w, const conv_key *key)
         ok = describe(&pd, p, w, &w->pack_desc[0]);
     }
     ok = ok && dnnl_primitive_create(&p->run, pd) == dnnl_success;
+    if (ok)
+        p->scratch = onednn_scratch(pd);
     dnnl_primitive_desc_destroy(pd);
     if (!ok) {
         free(p);
@@ -223,10 +225,9 @@ static bool execute(const conv_weights *w, const conv_plan *p, float *y, const v
               (!w->bias || onednn_wrap(&mb, &w->bias_desc, w->bias));
 
     if (ok) {
-        dnnl_exec_arg_t args[] = {
+        dnnl_exec_arg_t args[5] = {
             {DNNL_ARG_SRC, mx}, {DNNL_ARG_WEIGHTS, w->packs[p->pack]}, {DNNL_ARG_DST, my}, {DNNL_ARG_BIAS, mb}};
-        ok = dnnl_primitive_execute(p->run, onednn_stream(), mb ? 4 : 3, args) == dnnl_success &&
-             dnnl_stream_wait(onednn_stream()) == dnnl_success;
+        ok = onednn_execute(p->run, &p->scratch, args, mb ? 4 : 3);
     }
     dnnl_memory_destroy(mx);
     dnnl_memory_destroy(my);

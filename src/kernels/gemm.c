@@ -27,7 +27,7 @@ typedef struct plan_key {
 /* One block of y: `rows` x `cols`. run is NULL where the plan has no block of this size. */
 typedef struct tile {
     int64_t rows, cols;
-    dnnl_memory_desc_t x, w, bias, y;
+    dnnl_memory_desc_t x, w, bias, y, scratch;
     dnnl_primitive_t run;
 } tile;
 
@@ -168,7 +168,9 @@ static bool tile_build(tile *t, const gemm_weights *w, const plan_key *key, int6
     ok = ok && attr && dnnl_matmul_desc_init(&op, &t->x, &t->w, w->bias ? &t->bias : NULL, &t->y) == dnnl_success &&
          dnnl_primitive_desc_create(&pd, &op, attr, onednn_engine(), NULL) == dnnl_success &&
          dnnl_primitive_create(&t->run, pd) == dnnl_success;
-    if (!ok)
+    if (ok)
+        t->scratch = onednn_scratch(pd);
+    else
         t->run = NULL;
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
@@ -301,7 +303,7 @@ static bool run_block(const gemm_weights *w, const plan *p, int64_t item, float 
     const tile *t = &p->tiles[p->key.rows - r < p->row_block][w->out - c < p->column_block];
     size_t size = type_size(w->type);
     int64_t w_offset = w->packed ? 0 : c * w->desc.format_desc.blocking.strides[1];
-    dnnl_exec_arg_t args[5] = {{DNNL_ARG_SRC, NULL}, {DNNL_ARG_WEIGHTS, NULL}, {DNNL_ARG_DST, NULL}};
+    dnnl_exec_arg_t args[6] = {{DNNL_ARG_SRC, NULL}, {DNNL_ARG_WEIGHTS, NULL}, {DNNL_ARG_DST, NULL}};
     int n = 3;
     bool ok = onednn_wrap(&args[0].memory, &t->x, (const char *)x + (size_t)(r * p->key.ldx) * size) &&
               onednn_wrap(&args[1].memory, &t->w, w->data + (size_t)w_offset * size) &&
@@ -315,8 +317,7 @@ static bool run_block(const gemm_weights *w, const plan *p, int64_t item, float 
         args[n].arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(p->key.act != ACT_NONE) | DNNL_ARG_SRC_1;
         ok = onednn_wrap(&args[n++].memory, &t->y, residual + r * p->key.ldy + c);
     }
-    ok = ok && dnnl_primitive_execute(t->run, onednn_stream(), n, args) == dnnl_success &&
-         dnnl_stream_wait(onednn_stream()) == dnnl_success;
+    ok = ok && onednn_execute(t->run, &t->scratch, args, n);
     for (int i = 0; i < n; i++)
         dnnl_memory_destroy(args[i].memory);
     return ok;

@@ -29,11 +29,6 @@ dnnl_engine_t onednn_engine(void)
     return engine;
 }
 
-dnnl_stream_t onednn_stream(void)
-{
-    return stream;
-}
-
 bool onednn_has_bf16(void)
 {
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
@@ -88,11 +83,34 @@ dnnl_primitive_attr_t onednn_epilogue(activation act, bool sum, const dnnl_memor
         ok = dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
     if (ok && residual)
         ok = dnnl_post_ops_append_binary(ops, dnnl_binary_add, residual) == dnnl_success;
-    ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success;
+    ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success &&
+         dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
     dnnl_post_ops_destroy(ops);
     if (!ok) {
         dnnl_primitive_attr_destroy(attr);
         attr = NULL;
     }
     return attr;
+}
+
+dnnl_memory_desc_t onednn_scratch(const_dnnl_primitive_desc_t pd)
+{
+    const dnnl_memory_desc_t *d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+
+    return d ? *d : (dnnl_memory_desc_t){0};
+}
+
+bool onednn_execute(const_dnnl_primitive_t p, const dnnl_memory_desc_t *scratch, dnnl_exec_arg_t *args, int n)
+{
+    dnnl_memory_t memory = NULL;
+    bool ok = true;
+
+    if (dnnl_memory_desc_get_size(scratch) > 0) {
+        ok = dnnl_memory_create(&memory, scratch, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success;
+        args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory};
+    }
+    ok = ok && dnnl_primitive_execute(p, stream, n, args) == dnnl_success && dnnl_stream_wait(stream) == dnnl_success;
+    if (memory)
+        dnnl_memory_destroy(memory);
+    return ok;
 }

@@ -9,10 +9,9 @@
 
 #include "kernels/gemm.h"
 
-/* The engine and stream of this process, made on first use with the ISA cap in force. false: oneDNN is unusable. */
+/* The engine of this process, made on first use with the ISA cap in force. false: oneDNN is unusable. */
 bool onednn_ready(void);
 dnnl_engine_t onednn_engine(void);
-dnnl_stream_t onednn_stream(void);
 
 /* Whether GEMM_BF16 may be computed in bf16 here; otherwise it is packed and computed in f32. */
 bool onednn_has_bf16(void);
@@ -21,8 +20,15 @@ bool onednn_has_bf16(void);
 bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from, const void *data);
 
 /* Attributes with the activation, then the residual (`sum` in place or another tensor of layout `residual`), appended in
- * that order. NULL: out of memory. Free with dnnl_primitive_attr_destroy. */
+ * that order; scratch memory comes from the caller, because oneDNN's own is not safe when a primitive made by one thread
+ * runs in several others. NULL: out of memory. Free with dnnl_primitive_attr_destroy. */
 dnnl_primitive_attr_t onednn_epilogue(activation act, bool sum, const dnnl_memory_desc_t *residual);
+
+/* The size of the scratch memory that a primitive of this description wants. */
+dnnl_memory_desc_t onednn_scratch(const_dnnl_primitive_desc_t pd);
+
+/* Runs to the end; `args` has room for one more than its n. false: out of memory or refused. */
+bool onednn_execute(const_dnnl_primitive_t p, const dnnl_memory_desc_t *scratch, dnnl_exec_arg_t *args, int n);
 
 /* As the function of oneDNN, but a failure leaves NULL in *m. */
 bool onednn_wrap(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, const void *data);

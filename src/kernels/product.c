@@ -20,8 +20,11 @@ bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, f
 
     if (m < 1 || n < 1)
         return true;
-    if (k < 1)
-        alpha = 0, k = 0;
+    if (k < 1) {
+        for (int64_t i = 0; i < m * n; i++)
+            c[i / n * ldc + i % n] = beta == 0 ? 0 : beta * c[i / n * ldc + i % n];
+        return true;
+    }
     while (((m + rows - 1) / rows) * ((n + columns - 1) / columns) < WANTED_BLOCKS && columns >= 2 * LEAST_COLUMNS)
         columns = (columns / 2 + 15) / 16 * 16;
     while (((m + rows - 1) / rows) * ((n + columns - 1) / columns) < WANTED_BLOCKS && rows >= 96)
