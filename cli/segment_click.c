@@ -136,7 +136,9 @@ static int ask(picture *p, samite_image *image, const click_settings *c, const s
     question.box = c->has_box ? &c->box : NULL;
     question.mask = rough;
     question.several = c->several;
-    return samite_image_click(image, &question, &p->answer, err);
+    samite_error what = {0};
+    int code = samite_image_click(image, &question, &p->answer, &what);
+    return code ? fail(err, code, "%s: %s", p->in->path, what.text) : SAMITE_OK;
 }
 
 /* The refined mask takes the place of the picked one; its score stays that of the words. */

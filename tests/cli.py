@@ -312,6 +312,42 @@ class Answers(Case):
         self.assertEqual([b["like"] for b in both[0]["boxes"]], [True, False])
         self.assertNotEqual(alone[0]["presence"], both[0]["presence"])
 
+    def test_clicks(self):
+        one = self.json_of(self.photo, "--point", "20,15")
+        self.assertEqual(one["prompts"], [])
+        self.assertEqual(one["click"]["points"], [[20, 15, True]])
+        self.assertEqual(len(one["click"]["instances"]), 1)
+        out = self.path("clicks")
+        self.works("segment", self.photo, "--point", "20,15", "--point", "3,4,neg", "--multimask", "--out", out)
+        coco = load(out, "result.json")
+        self.assertEqual([a["id"] for a in coco["annotations"]], [1, 2, 3])
+        self.assertEqual(coco["categories"][0]["name"], "object")
+        mask = os.path.join(out, "masks", os.listdir(os.path.join(out, "masks"))[0])
+        again = self.json_of(self.photo, "--mask", mask, "--box", "2,2,30,25")["click"]
+        self.assertEqual(again["box"], [2, 2, 30, 25])
+        self.assertEqual(len(again["instances"]), 1)
+
+    def test_picked_results_are_refined(self):
+        words = self.json_of(self.photo, "--text", "dog", *ALL)["prompts"][0]["instances"]
+        both = self.json_of(self.photo, "--text", "dog", *ALL, "--pick", "2", "--point", "20,15")
+        refined = both["prompts"][0]["instances"]
+        self.assertEqual([a["score"] for a in words], [b["score"] for b in refined])
+        self.assertEqual(words[0], refined[0])
+        self.assertNotEqual(words[1]["segmentation"], refined[1]["segmentation"])
+        self.assertNotIn("instances", both["click"])
+
+    def test_bad_clicks(self):
+        p = self.photo
+        for status, says, words in (
+                (2, "X,Y", ("--point", "5")), (2, ",neg", ("--point", "1,2,x")), (2, "X,Y", ("--point", "nan,2")),
+                (2, "40 x 30", ("--point", "41,2")), (2, "twice", ("--box", "1,2,3,4", "--box", "1,2,3,4")),
+                (2, "40 x 30", ("--box", "60,2,70,4")), (2, "less than X1", ("--box", "9,2,3,4")),
+                (2, "--pick", ("--pick", "1", "--point", "1,2")), (2, "--multimask", ("--text", "a", "--multimask")),
+                (3, "nope.png", ("--mask", "nope.png")),
+                (3, "results were found", ("--text", "a", "--score", "1", "--pick", "1", "--point", "1,2"))):
+            with self.subTest(words):
+                self.fails(status, says, "segment", p, *words)
+
     def test_nothing_found(self):
         r = self.works("segment", self.photo, "--text", "dog", "--score", "1", "--json", "--out", self.path("o"))
         self.assertEqual(json.loads(r.stdout)["prompts"][0]["instances"], [])
