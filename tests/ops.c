@@ -265,6 +265,15 @@ static void poison(run *r)
     run_drop(r, mark);
 }
 
+/* Gradients are added to what is there; so there is something. */
+static const float earlier = 0.5f;
+
+static void start_gradient(float *grad, int64_t n)
+{
+    for (int64_t i = 0; grad && i < n; i++)
+        grad[i] = earlier;
+}
+
 /* frozen: parameters take no gradient. The run's records point into the scene: it must stay where it is. */
 static void scene_open(scene *s, const op_case *c, const subject *of, run_mode mode, bool pack, bool frozen)
 {
@@ -281,6 +290,7 @@ static void scene_open(scene *s, const op_case *c, const subject *of, run_mode m
                                    : run_input(s->r, of->in_data[i], w->axes, w->dim);
         if (mode == TAPE && find(of->name, "din", i))
             run_want_grad(s->r, s->x[i]);
+        start_gradient(s->x[i]->grad, weight_count(w));
     }
     for (int i = 0; i < PARAMS; i++) {
         const weight *w = of->p[i];
@@ -290,7 +300,8 @@ static void scene_open(scene *s, const op_case *c, const subject *of, run_mode m
         s->p[i] = (param){.name = of->name, .t = {.axes = w->axes, .data = of->p_data[i]}, .trainable = learns};
         memcpy(s->p[i].t.dim, w->dim, sizeof s->p[i].t.dim);
         s->p[i].t.stride = w->dim[w->axes - 1];
-        s->p[i].t.grad = mode == TAPE && learns ? calloc((size_t)weight_count(w), sizeof(float)) : NULL;
+        s->p[i].t.grad = mode == TAPE && learns ? malloc(weight_bytes(w)) : NULL;
+        start_gradient(s->p[i].t.grad, weight_count(w));
     }
     run_part(s->r, "part.of.%s", c->name);
     s->y = c->build(s);
@@ -320,15 +331,15 @@ static void assert_shape(const char *name, const tensor *t, const weight *w)
         fail_msg("%s: another shape than expected", name);
 }
 
-/* Largest difference relative to the largest expected number (at least 1e-3). */
-static void assert_close(const char *name, const char *what, const float *got, int64_t stride, const weight *w,
-                         double limit)
+/* `got` starts at `zero`. Largest difference relative to the largest expected number (at least 1e-3). */
+static void assert_close(const char *name, const char *what, const float *got, float zero, int64_t stride,
+                         const weight *w, double limit)
 {
     const float *want = w->data;
     int64_t cols = w->dim[w->axes - 1], n = weight_count(w);
     double most = 1e-3, off = 0;
     for (int64_t i = 0; i < n; i++) {
-        double d = fabs((double)got[i / cols * stride + i % cols] - want[i]);
+        double d = fabs((double)got[i / cols * stride + i % cols] - zero - want[i]);
         most = fmax(most, fabs((double)want[i]));
         off = d > off || isnan(d) ? d : off;
     }
@@ -340,11 +351,11 @@ static void check_gradients(const subject *of, const scene *s, bool frozen)
 {
     for (int i = 0; i < INPUTS; i++)
         if (s->x[i] && find(of->name, "din", i))
-            assert_close(of->name, "the gradient of an input", s->x[i]->grad, s->x[i]->stride,
+            assert_close(of->name, "the gradient of an input", s->x[i]->grad, earlier, s->x[i]->stride,
                          find(of->name, "din", i), 2e-5);
     for (int i = 0; i < PARAMS && !frozen; i++)
         if (find(of->name, "dp", i))
-            assert_close(of->name, "the gradient of a parameter", s->p[i].t.grad, s->p[i].t.stride,
+            assert_close(of->name, "the gradient of a parameter", s->p[i].t.grad, earlier, s->p[i].t.stride,
                          find(of->name, "dp", i), 2e-5);
 }
 
@@ -361,7 +372,7 @@ static void test_forward(void **state)
             scene s;
             scene_open(&s, c, &of, RUN, pack, true);
             assert_shape(c->name, s.y, of.y);
-            assert_close(c->name, pack ? "the packed output" : "the output", s.y->data, s.y->stride, of.y, 1e-5);
+            assert_close(c->name, pack ? "the packed output" : "the output", s.y->data, 0, s.y->stride, of.y, 1e-5);
             assert_int_equal(run_nodes(s.r), 0);
             scene_close(&s);
         }
@@ -381,7 +392,7 @@ static void test_backward(void **state)
             scene_open(&s, c, &of, TAPE, pack, frozen);
             samite_error err;
             float *dy = run_seed(s.r, s.y);
-            assert_close(c->name, "the output", s.y->data, s.y->stride, of.y, 1e-5);
+            assert_close(c->name, "the output", s.y->data, 0, s.y->stride, of.y, 1e-5);
             if (!dy && frozen) {
                 scene_close(&s);
                 continue;
@@ -440,7 +451,7 @@ static void check_differences(const op_case *c, const subject *of, float *data, 
     const float step = 2e-3f;
     double most = 1e-1;
     for (int64_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)grad[i]));
+        most = fmax(most, fabs((double)grad[i] - earlier));
     for (int64_t i = 0; i < n; i += n / 24 + 1) {
         float old = data[i];
         data[i] = old + step;
@@ -449,9 +460,9 @@ static void check_differences(const op_case *c, const subject *of, float *data, 
         data[i] = old - step;
         double slope = (up_loss - loss_of(c, of)) / ((double)above - data[i]);
         data[i] = old;
-        if (!(fabs(slope - grad[i]) <= 1e-2 * most))
+        if (!(fabs(slope - grad[i] + earlier) <= 1e-2 * most))
             fail_msg("%s: element %lld has slope %g, its gradient is %g", c->name, (long long)i, slope,
-                     (double)grad[i]);
+                     (double)grad[i] - earlier);
     }
 }
 

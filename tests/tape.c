@@ -277,6 +277,55 @@ static void test_gradients_add_up(void **state)
     }
 }
 
+/* Gradients give their memory to those computed later. */
+static void test_gradient_memory(void **state)
+{
+    (void)state;
+    enum { LINKS = 40, SIZE = 1024 };
+    static float data[SIZE];
+    run *r = open_run(TAPE, 0);
+    tensor *x = numbers(r, data, 1, DIMS(SIZE), 1), *y = x;
+    run_want_grad(r, x);
+    for (int i = 0; i < LINKS; i++)
+        y = scale(r, y, -1);
+    float *dy = run_seed(r, y);
+    memcpy(dy, data, sizeof data);
+    size_t held = run_mark(r);
+    assert_int_equal(run_backward(r, NULL, NULL), 0);
+    assert_true(run_peak(r) - held <= 2 * sizeof data);
+    assert_memory_equal(x->grad, data, sizeof data);
+    run_close(r);
+}
+
+/* Weights that learn are read afresh, packed or not. */
+static void test_packed_weights_that_learn(void **state)
+{
+    (void)state;
+    enum { SIDE = 8 };
+    float data[SIDE], weights[SIDE * SIDE * 4];
+    param p = {.name = "w", .t = {.axes = 4, .dim = {SIDE, SIDE, 1, 1}, .stride = 1, .data = weights}};
+    param q = {.name = "q", .t = {.axes = 4, .dim = {SIDE, SIDE, 2, 2}, .stride = 2, .data = weights}};
+    linear_w l = {&p, NULL, 0, SIDE, SIDE, NULL};
+    conv_w c = {&p, NULL, {SIDE, SIDE, 1, 1, 0, 1}, NULL};
+    up_w u = {&q, NULL, SIDE, SIDE, NULL};
+    fill(weights, SIDE * SIDE * 4, 3);
+    assert_true(linear_pack(&l, GEMM_F32) && conv_w_pack(&c, GEMM_F32) && up_w_pack(&u, GEMM_F32));
+    memset(weights, 0, sizeof weights);
+    for (int learns = 0; learns < 2; learns++) {
+        run *r = open_run(TAPE, 0);
+        tensor *x = numbers(r, data, 4, DIMS(1, 1, 1, SIDE), 1);
+        p.trainable = q.trainable = learns;
+        tensor *y[] = {linear(r, x, &l), conv(r, x, &c, ACT_NONE), conv_up2(r, x, &u, ACT_NONE)};
+        assert_true(run_ok(r));
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(y[i]->data[0] == 0.0f, learns);
+        run_close(r);
+    }
+    gemm_weights_free(l.packed);
+    conv_weights_free(c.packed);
+    gemm_weights_free(u.packed);
+}
+
 /* ---- threads ---- */
 
 static void many_ops(float *out, float *dx, const float *data, const float *weights, int64_t side)
@@ -323,7 +372,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_frozen_weights), cmocka_unit_test(test_frozen_part),
         cmocka_unit_test(test_checkpoint_wants_its_inputs), cmocka_unit_test(test_backward_refuses),
-        cmocka_unit_test(test_gradients_add_up), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_gradients_add_up), cmocka_unit_test(test_gradient_memory),
+        cmocka_unit_test(test_packed_weights_that_learn), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("tape", tests, NULL, NULL);
 }
