@@ -282,10 +282,12 @@ static size_t walk_scopes(run_mode mode, size_t *used)
     counting(r, 1, DIMS(1000), 0);
     tensor *b = run_keep(r, mark, counting(r, 2, DIMS(7, 11), 1));           /* moves down */
     used[n++] = run_mark(r);
+    assert_int_equal(run_mark(r), mark + 320);                               /* 7 * 11 numbers, to the next 64 bytes */
     counting(r, 1, DIMS(100), 0);
     tensor *whole = counting(r, 2, DIMS(4, 6), 0);
     tensor *c = run_keep(r, mark, columns(r, whole, 2, 2));             /* a view takes its whole value along; b goes */
     used[n++] = run_mark(r);
+    assert_int_equal(run_mark(r), mark + 128);
     if (real)
         for (int64_t i = 0; i < 4; i++)
             assert_true(c->data[i * c->stride] == (float)(6 * i + 2));
@@ -303,6 +305,7 @@ static size_t walk_scopes(run_mode mode, size_t *used)
     several[3] = a;
     run_keep_all(r, inner, several, 4);
     used[n++] = run_mark(r);
+    assert_int_equal(run_mark(r), inner + 128 + 64);
     if (real) {
         assert_numbers(a, 100, 1);
         assert_numbers(several[0], 500, 1);
