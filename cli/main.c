@@ -8,7 +8,7 @@
 #include "session.h"
 
 static const command *const commands[] = {
-    &segment_command, &info_command, &convert_command, &align_command, &bench_command, &doctor_command,
+    &segment_command, &info_command, &convert_command, &align_command, &bench_command, &eval_command, &doctor_command,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

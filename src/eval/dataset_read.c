@@ -167,7 +167,7 @@ static bool add_number(reader *r, const char *s, size_t size)
         return true;
     if (grow(&b->numbers, b->count, &b->room, sizeof *b->numbers))
         return out_of_memory(r);
-    b->numbers[b->count++] = json_real_value(s, size);
+    b->numbers[b->count++] = real_from_json(s, size);
     r->now.shape.count++;
     return true;
 }
@@ -179,7 +179,7 @@ static bool segmentation_number(reader *r, const char *s, size_t size)
     if (inside == 1 && r->part == 'p')
         n->flat = true;
     else if (inside == 2 && r->part == 's' && n->size_numbers < 2)
-        n->size[n->size_numbers++] = json_real_value(s, size);
+        n->size[n->size_numbers++] = real_from_json(s, size);
     else if (inside == 2 && (r->part == 'p' || r->part == 'c'))
         return add_number(r, s, size);
     return true;
@@ -205,7 +205,7 @@ static bool on_number(void *to, const char *s, size_t size)
         return segmentation_number(r, s, size);
     if (r->depth == r->record_depth + 1 && r->field == FIELD_BOX) {
         if (n->box_numbers < 4)
-            n->box[n->box_numbers] = json_real_value(s, size);
+            n->box[n->box_numbers] = real_from_json(s, size);
         n->box_numbers++;
     }
     if (r->depth != r->record_depth)
@@ -213,7 +213,7 @@ static bool on_number(void *to, const char *s, size_t size)
     if (is_id(r->field))
         return set_id(r, id_from_number(s, size));
     n->seen[r->field] = true;
-    n->value[r->field] = json_real_value(s, size);
+    n->value[r->field] = real_from_json(s, size);
     return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "eval/cgf1.h"
+#include "eval/json_stream.h"
 #include "eval/python_random.h"
 #include "eval/report.h"
 
@@ -65,26 +66,92 @@ void findings_put(findings *f, const char *group, const char *name, double value
 
 /* ---- which images and categories ---- */
 
-int evaluation_images(uint8_t **keep, const eval_set *truth, int limit, samite_error *err)
+typedef struct id_list {
+    const eval_set *truth;
+    uint8_t        *keep;
+    samite_error   *err;
+    const char     *path;
+} id_list;
+
+static bool list_id(id_list *l, id_value id)
+{
+    char name[64];
+    int32_t at = ids_find(&l->truth->image_ids, &id);
+    if (at < 0)
+        fail(l->err, SAMITE_INPUT, "%s: image id %s is not in %s", l->path, id_print(name, sizeof name, &id), l->truth->path);
+    else
+        l->keep[at] = 1;
+    return at >= 0;
+}
+
+static bool list_number(void *to, const char *s, size_t size)
+{
+    return list_id(to, id_from_number(s, size));
+}
+
+static bool list_string(void *to, const char *s, size_t size)
+{
+    return list_id(to, id_from_string(s, size));
+}
+
+static bool list_other(void *to, int value)
+{
+    id_list *l = to;
+    (void)value;
+    fail(l->err, SAMITE_INPUT, "%s: expected a JSON list of image ids", l->path);
+    return false;
+}
+
+static bool list_key(void *to, const char *s, size_t size)
+{
+    (void)s;
+    (void)size;
+    return list_other(to, 0);
+}
+
+static bool list_bracket(void *to, bool map)
+{
+    return !map || list_other(to, 0);
+}
+
+static int keep_listed(uint8_t *keep, const eval_set *truth, const char *path, samite_error *err)
+{
+    static const json_events events = {list_number, list_string, list_other, list_key, list_bracket, list_bracket};
+    samite_error own = {0};
+    id_list l = {truth, keep, &own, path};
+    int code = json_stream_file(path, &events, &l, &own);
+    return code ? fail(err, code, "%s", own.text) : SAMITE_OK;
+}
+
+static int keep_chosen(uint8_t *keep, const eval_set *truth, size_t limit, samite_error *err)
 {
     size_t n = truth->image_ids.count;
-    *keep = NULL;
-    if (limit <= 0 || (size_t)limit >= n)
-        return SAMITE_OK;
     int32_t *order = malloc((n + 1) * sizeof *order);
-    *keep = calloc(n + 1, 1);
-    if (!order || !*keep) {
-        free(order);
-        free(*keep);
-        *keep = NULL;
+    if (!order)
         return fail(err, SAMITE_RESOURCE, "not enough memory for %zu images", n);
-    }
     memcpy(order, truth->image_order, n * sizeof *order);
     python_shuffle(order, n, n);
-    for (size_t i = 0; i < (size_t)limit; i++)
-        (*keep)[order[i]] = 1;
+    for (size_t i = 0; i < n; i++)
+        keep[order[i]] = i < limit;
     free(order);
     return SAMITE_OK;
+}
+
+int evaluation_images(uint8_t **keep, const eval_set *truth, int limit, const char *list, samite_error *err)
+{
+    size_t n = truth->image_ids.count;
+    bool choose = limit > 0 && (size_t)limit < n;
+    *keep = NULL;
+    if (!choose && !list)
+        return SAMITE_OK;
+    if (!(*keep = calloc(n + 1, 1)))
+        return fail(err, SAMITE_RESOURCE, "not enough memory for %zu images", n);
+    int code = list ? keep_listed(*keep, truth, list, err) : keep_chosen(*keep, truth, (size_t)limit, err);
+    if (code) {
+        free(*keep);
+        *keep = NULL;
+    }
+    return code;
 }
 
 int evaluation_categories(uint8_t **keep, const eval_set *truth, const char *const *classes, int count, samite_error *err)
@@ -230,7 +297,7 @@ static int evaluate_coco(findings *f, const samite_eval_options *o, report *page
     if (!code)
         code = eval_results_read(&run.results, &run.truth, o->dt, masks, false, err);
     if (!code)
-        code = evaluation_images(&run.images, &run.truth, o->limit, err);
+        code = evaluation_images(&run.images, &run.truth, o->limit, o->image_list, err);
     if (!code)
         code = evaluation_categories(&run.categories, &run.truth, o->classes, o->class_count, err);
     if (!code) {
@@ -319,6 +386,8 @@ static void put_about(findings *f, const samite_eval_options *o)
         json_object_set_new(about, "positive_only", json_boolean(o->positive_only));
         if (o->limit > 0)
             json_object_set_new(about, "limit", json_integer(o->limit));
+        if (o->image_list)
+            json_object_set_new(about, "image_list", json_name(o->image_list));
     } else if (o->kind == SAMITE_EVAL_CGF1) {
         json_object_set_new(about, "score_threshold", json_real(o->threshold));
     }

@@ -38,7 +38,7 @@ id_value id_from_number(const char *s, size_t size)
     id_value id = {ID_INTEGER, false, 0, s, size};
     if (whole_number(&id.number, s, size))
         return id;
-    double v = json_real_value(s, size);
+    double v = real_from_json(s, size);
     if (v == floor(v) && fabs(v) < 1e15)
         id.number = (int64_t)v;
     else
@@ -142,8 +142,8 @@ static int by_number(const void *a, const void *b)
     const id_value *x = ((const sortable *)a)->id, *y = ((const sortable *)b)->id;
     if (x->kind == ID_INTEGER && y->kind == ID_INTEGER)
         return (x->number > y->number) - (x->number < y->number);
-    double u = x->kind == ID_INTEGER ? (double)x->number : json_real_value(x->text, x->size);
-    double v = y->kind == ID_INTEGER ? (double)y->number : json_real_value(y->text, y->size);
+    double u = x->kind == ID_INTEGER ? (double)x->number : real_from_json(x->text, x->size);
+    double v = y->kind == ID_INTEGER ? (double)y->number : real_from_json(y->text, y->size);
     return u != v ? (u > v) - (u < v) : ((const sortable *)a)->index - ((const sortable *)b)->index;
 }
 

@@ -154,7 +154,7 @@ static double slow_value(const char *s, size_t size)
 }
 
 /* Up to 2^53 times or over a power of ten up to 10^22 is one correctly rounded operation on exact doubles. */
-double json_real_value(const char *s, size_t size)
+double real_from_json(const char *s, size_t size)
 {
     static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};

@@ -22,6 +22,6 @@ int json_stream_file(const char *path, const json_events *on, void *to, samite_e
 int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to, samite_error *err);
 
 /* The number that `size` characters of JSON stand for, correctly rounded. */
-double json_real_value(const char *s, size_t size);
+double real_from_json(const char *s, size_t size);
 
 #endif

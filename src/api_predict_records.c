@@ -1,0 +1,192 @@
+/* api_predict_records.c - one record per finished image; predictions.json when all are there. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api_predict.h"
+#include "base/file.h"
+#include "base/json.h"
+
+#define LARGEST_RECORD ((size_t)1 << 30)
+
+static char *record_path(const prediction_job *j, size_t at)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/records/%d.json", j->o->out, (int)j->images[at]) < 0 ? NULL : path;
+}
+
+static json_t *id_json(const id_value *id)
+{
+    char digits[64];
+    if (id->kind == ID_INTEGER && !id->quoted)
+        return json_integer((json_int_t)id->number);
+    if (id->kind == ID_TEXT && !id->quoted)
+        return json_real(strtod(id->text, NULL));
+    return json_name(id->kind == ID_TEXT ? id->text : id_print(digits, sizeof digits, id));
+}
+
+/* Rounded to five decimals as the official dump is: correctly, on the exact value. */
+static void print_five(file_writer *w, float v)
+{
+    char s[64];
+    snprintf(s, sizeof s, "%.5f", (double)v);
+    size_t n = strlen(s);
+    while (s[n - 1] == '0' && s[n - 2] != '.')
+        s[--n] = '\0';
+    file_printf(w, "%s", s);
+}
+
+static void print_detection(file_writer *w, const prediction_job *j, const char *image, const detection *d, int width, int height)
+{
+    json_t *category = id_json(&j->truth.category_ids.item[j->categories[d->category]]);
+    char *id = json_dumps(category, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    const float box[4] = {d->box[0], d->box[1], d->box[2] - d->box[0], d->box[3] - d->box[1]};
+    file_printf(w, "{\"image_id\":%s,\"category_id\":%s,\"bbox\":[", image, id ? id : "null");
+    for (int i = 0; i < 4; i++) {
+        file_printf(w, "%s", i ? "," : "");
+        print_five(w, box[i]);
+    }
+    file_printf(w, "],\"score\":");
+    print_five(w, d->score);
+    if (d->counts) {
+        json_t *s = json_string(d->counts);
+        char *counts = s ? json_dumps(s, JSON_ENCODE_ANY) : NULL;
+        file_printf(w, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":%s}", height, width, counts ? counts : "\"\"");
+        free(counts);
+        json_decref(s);
+    }
+    file_printf(w, "}");
+    free(id);
+    json_decref(category);
+}
+
+int record_write(const prediction_job *j, size_t at, const detection *d, size_t count, int width, int height,
+                 const char *error, samite_error *err)
+{
+    char *path = record_path(j, at);
+    json_t *id = id_json(&j->truth.image_ids.item[j->images[at]]), *why = error ? json_name(error) : NULL;
+    char *image = id ? json_dumps(id, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
+    file_writer w;
+    int code = path && image ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory for a record");
+    if (!code) {
+        file_printf(&w, "{\"settings\":%s,\n\"image_id\":%s,\n", j->settings_text, image);
+        if (why) {
+            char *line = json_dumps(why, JSON_ENCODE_ANY);
+            file_printf(&w, "\"error\":%s,\n", line ? line : "\"\"");
+            free(line);
+        }
+        file_printf(&w, "\"results\":[");
+        for (size_t i = 0; i < count; i++) {
+            file_printf(&w, "%s", i ? ",\n" : "\n");
+            print_detection(&w, j, image, &d[i], width, height);
+        }
+        file_printf(&w, "]}\n");
+        code = file_writer_commit(&w, err);
+    }
+    json_decref(id);
+    json_decref(why);
+    free(image);
+    free(path);
+    return code;
+}
+
+/* The record, or NULL when there is none of this run. */
+static json_t *record_load(const prediction_job *j, size_t at)
+{
+    uint8_t *data = NULL;
+    size_t size;
+    char *path = record_path(j, at);
+    json_t *o = NULL;
+    if (path && access(path, F_OK) == 0 && file_read(&data, &size, path, LARGEST_RECORD, NULL) == SAMITE_OK)
+        o = json_loadb((const char *)data, size, 0, NULL);
+    json_t *settings = json_object_get(o, "settings");
+    char *made_with = settings ? json_dumps(settings, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_t *id = id_json(&j->truth.image_ids.item[j->images[at]]);
+    if (!made_with || strcmp(made_with, j->settings_text) != 0 || !json_equal(json_object_get(o, "image_id"), id)) {
+        json_decref(o);
+        o = NULL;
+    }
+    json_decref(id);
+    free(made_with);
+    free(data);
+    free(path);
+    return o;
+}
+
+bool record_finished(const prediction_job *j, size_t at, bool *failed)
+{
+    json_t *o = record_load(j, at);
+    bool there = o != NULL;
+    *failed = json_object_get(o, "error") != NULL;
+    json_decref(o);
+    return there;
+}
+
+static bool all_there(const prediction_job *j)
+{
+    bool there = true;
+    for (size_t i = 0; i < j->image_count && there; i++) {
+        char *path = record_path(j, i);
+        there = path && access(path, F_OK) == 0;
+        free(path);
+    }
+    return there;
+}
+
+/* Appends the results of one record; false when it is not there. */
+static bool join_one(const prediction_job *j, size_t at, file_writer *all, file_writer *ids, bool *first, bool *first_id)
+{
+    json_t *o = record_load(j, at), *one;
+    size_t i;
+    if (!o)
+        return false;
+    if (!json_object_get(o, "error")) {
+        char *id = json_dumps(json_object_get(o, "image_id"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        file_printf(ids, "%s%s", *first_id ? "" : ",\n", id ? id : "null");
+        *first_id = false;
+        free(id);
+        json_array_foreach(json_object_get(o, "results"), i, one) {
+            char *s = json_dumps(one, JSON_COMPACT | JSON_REAL_PRECISION(15));
+            file_printf(all, "%s%s", *first ? "\n" : ",\n", s ? s : "null");
+            *first = false;
+            free(s);
+        }
+    }
+    json_decref(o);
+    return true;
+}
+
+int records_join(const prediction_job *j, bool *complete, samite_error *err)
+{
+    char *all_path = path_join(j->o->out, "predictions.json"), *id_path = path_join(j->o->out, "images.json");
+    file_writer all, ids;
+    bool first = true, first_id = true;
+    *complete = all_there(j);
+    int code = all_path && id_path ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory to join records");
+    if (!code && *complete && (code = file_writer_open(&all, all_path, err)) == SAMITE_OK) {
+        code = file_writer_open(&ids, id_path, err);
+        if (code) {
+            file_writer_abort(&all);
+        } else {
+            file_printf(&all, "[");
+            file_printf(&ids, "[");
+            for (size_t i = 0; i < j->image_count && *complete; i++)
+                *complete = join_one(j, i, &all, &ids, &first, &first_id);
+            file_printf(&all, "]\n");
+            file_printf(&ids, "]\n");
+            if (!*complete) {
+                file_writer_abort(&all);
+                file_writer_abort(&ids);
+            } else if ((code = file_writer_commit(&all, err)) == SAMITE_OK) {
+                code = file_writer_commit(&ids, err);
+            } else {
+                file_writer_abort(&ids);
+            }
+        }
+    }
+    free(all_path);
+    free(id_path);
+    return code;
+}
