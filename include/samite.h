@@ -286,6 +286,7 @@ typedef struct samite_eval_options {
     int                compat;         /* 1: an object with id 0 never counts as found, as in pycocotools */
     double             threshold;      /* CGF1: results with a lower score do not count */
     int                limit;          /* N images as the official loader chooses them; 0 = all */
+    const char        *image_list;     /* JSON list of image ids: only these; NULL = all */
     const char *const *classes;        /* only these categories, by name; NULL = all */
     int                class_count;
     int                positive_only;  /* 1: only results of categories that the image has */
@@ -295,8 +296,8 @@ typedef struct samite_eval_options {
     samite_progress_fn progress;       /* may be NULL */
     void              *user;
 } samite_eval_options;
-#define SAMITE_EVAL_OPTIONS_INIT {sizeof(samite_eval_options), SAMITE_EVAL_COCO, NULL, 0, NULL, 0, 0, 0.5, 0, NULL, 0, 0, 0, \
-                                  NULL, NULL, NULL, NULL}
+#define SAMITE_EVAL_OPTIONS_INIT {sizeof(samite_eval_options), SAMITE_EVAL_COCO, NULL, 0, NULL, 0, 0, 0.5, 0, NULL, NULL, 0, 0, \
+                                  0, NULL, NULL, NULL, NULL}
 
 typedef struct samite_metric {
     const char *group, *name;          /* "bbox" "AP50", "cgf1_segm" "IL_MCC", "bbox/category" "3 dog", "video" "HOTA" */
@@ -314,27 +315,31 @@ SAMITE_API int  samite_evaluate(samite_evaluation **out, const samite_eval_optio
 SAMITE_API void samite_evaluation_free(samite_evaluation *e);
 
 /* Results of a model on the images of a ground truth file, by the official protocol: every category name is a prompt, one
- * encoding per image, the 100 best of all categories. Files in `out`: one record per finished image (a killed run goes on
- * where it stopped) and predictions.json, which the last shard to finish joins. */
+ * encoding per image, the 100 best of all categories. Files in `out`: records/N.json per finished image (a killed run goes
+ * on where it stopped) and, when all are there, predictions.json and images.json (ids of the images that could be read).
+ * Pictures are taken as stored, as the official loader does, unless only the upright one has the size that `gt` says. */
 typedef struct samite_predict_options {
     size_t             size;           /* set by the initializer */
     const char        *gt, *images, *out;
     unsigned           iou;            /* SAMITE_IOU_SEGM: masks too */
-    int                limit;
+    int                limit;          /* as in samite_eval_options, likewise classes */
     const char *const *classes;
     int                class_count;
     const char        *prompts;        /* JSON object or lines "name<TAB>text": text for a category; NULL = its name */
     int                positive_only;  /* 1: prompts only for categories that the image has */
     int                most;           /* results per image; 0 = 100 */
     int                shard, shards;  /* this is shard 1..shards; 0 = the whole */
-    int                no_exif;
+    int                join_only;      /* 1: no image is looked at; see whether all records are there */
+    samite_progress_fn each;           /* "image" at of total; "prompt" at of total; nonzero = stop; may be NULL */
+    void              *user;
 } samite_predict_options;
-#define SAMITE_PREDICT_OPTIONS_INIT {sizeof(samite_predict_options), NULL, NULL, NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0}
+#define SAMITE_PREDICT_OPTIONS_INIT {sizeof(samite_predict_options), NULL, NULL, NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, \
+                                     NULL, NULL}
 
 typedef struct samite_predicted {
     int  images, done_before, failed;  /* of this shard; failed: pictures that are missing or broken */
-    int  complete;                     /* 1: every shard is done and predictions.json is there */
-    char first_failure[512];
+    int  complete;                     /* 1: the records of all shards are there, joined */
+    char failures[512];                /* the first few, for a person */
 } samite_predicted;
 SAMITE_API int samite_predict(samite_model *m, const samite_predict_options *o, samite_predicted *out, samite_error *err);
 
