@@ -44,8 +44,8 @@ int parse_click_box(void *to, const char *name, const char *value, samite_error 
     if (code)
         return code;
     if (c->has_box)
-        return fail(err, SAMITE_USAGE, "%s is given twice: a click is about one object; examples of many go with --like",
-                    name);
+        return fail(err, SAMITE_USAGE, "%s is given twice: a click is about one object; examples of many go with "
+                    "--like", name);
     c->has_box = true;
     c->box = (samite_box){(float)v[0], (float)v[1], (float)v[2], (float)v[3], 0};
     return SAMITE_OK;

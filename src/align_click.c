@@ -39,7 +39,8 @@ static void compare_iou(aligner *a, const char *title, const guesses *g, const i
     align_tensor(a, name, iou, 1, (int64_t[]){count}, AS_IS);
 }
 
-static int compare_masks(clicker *c, const char *title, const guesses *g, const int *chosen, int count, samite_error *err)
+static int compare_masks(clicker *c, const char *title, const guesses *g, const int *chosen, int count,
+                         samite_error *err)
 {
     int64_t n = c->side * c->side, area = (int64_t)c->im->width * c->im->height;
     int code = 0, side = (int)c->side;
@@ -75,7 +76,8 @@ static float number(const json_t *list, size_t i)
     return (float)json_number_value(json_array_get(list, i));
 }
 
-/* {"point_coords": [[x, y], ..], "point_labels": [..], "box": [x0, y0, x1, y1], "multimask_output": .., "mask_input": ..} */
+/* {"point_coords": [[x, y], ..], "point_labels": [..], "box": [x0, y0, x1, y1], "multimask_output": ..,
+ *  "mask_input": ..} */
 static int run_click(clicker *c, const char *title, const json_t *o, samite_error *err)
 {
     const json_t *at = json_object_get(o, "point_coords"), *label = json_object_get(o, "point_labels");

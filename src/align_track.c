@@ -164,7 +164,7 @@ static int object_index(clip *c, int id)
     return c->objects++;
 }
 
-/* {"pass": .., "frame": .., "object": .., "points": [[x, y], ..], "labels": [..], "box": [x0, y0, x1, y1]}, fractions */
+/* {"pass": .., "frame": .., "object": .., "points": [[x, y], ..], "labels": [..], "box": [x0, y0, x1, y1]} */
 static int run_prompt(clip *c, const json_t *p, samite_error *err)
 {
     const json_t *points = json_object_get(p, "points"), *labels = json_object_get(p, "labels");
@@ -243,7 +243,8 @@ int align_track(aligner *a, samite_image *im, const json_t *asked, samite_error 
     if (!track)
         return 0;
     if (frames < 1 || frames > MAX_FRAMES)
-        return fail(err, SAMITE_INPUT, "prompts.json: a clip of %lld frames, expected 1 to %d", (long long)frames, MAX_FRAMES);
+        return fail(err, SAMITE_INPUT, "prompts.json: a clip of %lld frames, expected 1 to %d", (long long)frames,
+                    MAX_FRAMES);
     clip *c = calloc(1, sizeof *c);
     if (!c)
         return fail(err, SAMITE_RESOURCE, "not enough memory for %d frames", (int)frames);

@@ -1,4 +1,4 @@
-/* click.c - clicks on a picture and a prompted clip at the tiny size: against the original, and through the public API. */
+/* click.c - clicks on a picture and a prompted clip at the tiny size: against the original, and by the public API. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,8 +48,8 @@ static void count(void *user, const samite_compared *c)
     t->track += track;
     if ((click || track) && !c->within) {
         t->wrong++;
-        print_error("%s: difference %g (%g of the largest value), cosine %.7f %s\n", c->name, c->max_difference, c->relative,
-                    c->cosine, c->note);
+        print_error("%s: difference %g (%g of the largest value), cosine %.7f %s\n", c->name, c->max_difference,
+                    c->relative, c->cosine, c->note);
     }
 }
 
@@ -188,8 +188,8 @@ static void answers_can_be_refined(void **state)
 static void bad_clicks_are_refused(void **state)
 {
     samite_point inside = {5, 5, 0}, outside = {150.5f, 5, 0}, none = {NAN, 5, 0};
-    samite_box good = {1, 2, 30, 40, 0}, swapped = {30, 2, 1, 40, 0}, away = {200, 2, 300, 40, 0}, nan_box = {1, NAN, 3, 4, 0},
-               negative = {1, 2, 30, 40, 1};
+    samite_box good = {1, 2, 30, 40, 0}, swapped = {30, 2, 1, 40, 0}, away = {200, 2, 300, 40, 0},
+               nan_box = {1, NAN, 3, 4, 0}, negative = {1, 2, 30, 40, 1};
     uint32_t counts[2] = {100, 20};
     samite_mask wrong_size = {10, 12, counts, 2}, wrong_runs = {150, 110, counts, 2};
     static float logits[32 * 32];

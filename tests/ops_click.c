@@ -1,5 +1,5 @@
-/* ops_click.c - what the click decoder and the memories ask of ops beyond the detector: Fourier codes, narrow heads, shapes of
- * convolutions; against plain loops in double. */
+/* ops_click.c - what the click decoder and the memories ask of ops beyond the detector: Fourier codes, narrow heads,
+ * shapes of convolutions; against plain loops in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* mask_decoder.c - output tokens and prompt look at the picture; each mask token then is a filter over the enlarged map. */
+/* mask_decoder.c - output tokens and prompt look at the picture; each mask token becomes a filter over the enlarged map. */
 #include "model/mask_decoder.h"
 
 #include <stdio.h>

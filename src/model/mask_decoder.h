@@ -32,8 +32,8 @@ typedef struct guesses {
     tensor *object;            /* [B, 1] logit: is the object in the picture at all? */
 } guesses;
 
-/* image [1 or B, t * t, d] with the mask prompt already added; places [t * t, d]; prompt [B, k, d], or NULL for one prompt
- * without points. fine0, fine1 as above. */
+/* image [1 or B, t * t, d] with the mask prompt already added; places [t * t, d]; prompt [B, k, d], or NULL for one
+ * prompt without points. fine0, fine1 as above. */
 void mask_decoder_forward(run *r, const mask_decoder *w, tensor *image, tensor *places, tensor *prompt, tensor *fine0,
                           tensor *fine1, guesses *out);
 

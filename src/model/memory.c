@@ -151,7 +151,8 @@ static tensor *stretch(run *r, tensor *table, const int *row, int count, int64_t
     return y;
 }
 
-tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance, int pointers)
+tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance,
+                      int pointers)
 {
     run_part(r, "memory.places");
     size_t mark = run_mark(r);
@@ -187,7 +188,7 @@ static tensor *fuse(run *r, const fuse_layer *l, tensor *x)
     return add(r, multiply(r, y, run_param(r, l->gamma)), x);
 }
 
-/* [2, width]: nothing for objects that are seen, `instead` for those that are not; row by object, each `times` times. */
+/* Nothing for objects that are seen, `instead` for those that are not, each `times` times: [batch * times, width]. */
 static tensor *where_hidden(run *r, param *instead, const bool *hidden, int64_t batch, int64_t times)
 {
     int64_t width = instead->t.dim[1];

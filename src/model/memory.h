@@ -1,4 +1,4 @@
-/* memory.h - what a tracked object looked like before: maps of past frames, pointers, and a picture that looks at them. */
+/* memory.h - what a tracked object looked like before: maps of past frames, pointers, a picture that looks at them. */
 #ifndef MODEL_MEMORY_H
 #define MODEL_MEMORY_H
 
@@ -55,10 +55,11 @@ typedef struct memories {
 tensor *memory_attend(run *r, const memory *m, tensor *image, tensor *codes, const memories *past);
 /* Places of `maps` maps with ages 0..6 and of pointers at `distance`s (frames / most frames): as memories.places.
  * grid: codes of a map, [t * t, mem_dim]. */
-tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance, int pointers);
+tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance,
+                      int pointers);
 
-/* image [1, t, t, d] and what was found in it, mask [B, 16t, 16t, 1] in -10..10 -> [B, t * t, mem_dim]. hidden [B]: objects
- * that cannot be seen; NULL = none. */
+/* image [1, t, t, d] and what was found in it, mask [B, 16t, 16t, 1] in -10..10 -> [B, t * t, mem_dim].
+ * hidden [B]: objects that cannot be seen; NULL = none. */
 tensor *memory_encode(run *r, const memory *m, tensor *image, tensor *mask, const bool *hidden);
 /* tokens [B, d] of the decoder's chosen guesses -> pointers [B, d]. */
 tensor *memory_pointers(run *r, const memory *m, tensor *tokens, const bool *hidden);

@@ -1,4 +1,4 @@
-/* prompt.c - each point is the code of its place plus what it says; a mask is shrunk to the size of the picture's tokens. */
+/* prompt.c - a point is the code of its place plus what it says; a mask is shrunk to the size of the picture's tokens. */
 #include "model/prompt.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int kind_of(const clicks *p, int64_t b, int i)
     return kind >= 0 && kind < POINT_KINDS ? kind : POINT_NONE;
 }
 
-/* Places of all points as fractions of the picture (centres of pixels), and 1 where there is a point: [rows, 2], [rows, d]. */
+/* Places of all points as fractions of the picture (centres of pixels) [rows, 2], and 1 where there is a point [rows, d]. */
 static void places(run *r, const prompt_encoder *e, const clicks *p, int64_t d, tensor **at, tensor **there)
 {
     int64_t n = p->count + 1;

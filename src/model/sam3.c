@@ -102,12 +102,10 @@ static tensor *extended_mask(run *r, tensor *mask, int64_t more)
 {
     if (!mask)
         return NULL;
-    int64_t batch = mask->dim[0], n = mask->dim[1];
-    tensor *all = run_constant(r, 2, (int64_t[]){batch, n + more});
-    for (int64_t b = 0; all->data && run_ok(r) && b < batch; b++)
-        for (int64_t i = 0; i < n + more; i++)
-            all->data[b * (n + more) + i] = i < n ? mask->data[b * n + i] : 0;
-    return all;
+    tensor *valid = run_constant(r, 2, (int64_t[]){1, more});
+    for (int64_t i = 0; valid->data && run_ok(r) && i < more; i++)
+        valid->data[i] = 0;
+    return concat(r, mask, valid, 1);
 }
 
 void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
@@ -154,7 +152,8 @@ tensor *sam3_unseen(run *r, const sam3 *m, const click_image *im)
     return add(r, x, reshape(r, run_param(r, m->no_memory), 1, (int64_t[]){m->c.d}));
 }
 
-void sam3_click(run *r, const sam3 *m, const click_image *im, tensor *seen, const clicks *points, tensor *mask, guesses *out)
+void sam3_click(run *r, const sam3 *m, const click_image *im, tensor *seen, const clicks *points, tensor *mask,
+                guesses *out)
 {
     size_t mark = run_mark(r);
     tensor *image = seen ? seen : sam3_unseen(r, m, im);

@@ -82,7 +82,8 @@ void sam3_click_image(run *r, const sam3 *m, const encoded_image *im, click_imag
 
 /* points: NULL with a mask only. mask: [B, 4t, 4t, 1] logits, or NULL. seen: the picture through an object's memories
  * [B, t * t, d] (memory_attend), [1, t * t, d] without memories but its coarse level, or NULL = sam3_unseen. */
-void sam3_click(run *r, const sam3 *m, const click_image *im, tensor *seen, const clicks *points, tensor *mask, guesses *out);
+void sam3_click(run *r, const sam3 *m, const click_image *im, tensor *seen, const clicks *points, tensor *mask,
+                guesses *out);
 /* The coarse level as it is when nothing is remembered: [1, t * t, d]. */
 tensor *sam3_unseen(run *r, const sam3 *m, const click_image *im);
 

@@ -3,7 +3,8 @@
 
 #define NORM_EPS 1e-5f
 
-void declare_attend_projected(registry *g, const char *name, attend_w *w, int64_t d, int64_t from, int64_t inner, int heads)
+void declare_attend_projected(registry *g, const char *name, attend_w *w, int64_t d, int64_t from, int64_t inner,
+                              int heads)
 {
     size_t mark = registry_enter(g, "%s", name);
     declare_linear(g, "q_proj", &w->q, d, inner);

@@ -18,9 +18,10 @@ typedef struct two_way {
     norm_w        norm;
 } two_way;
 
-/* Attention whose projections are tensors of their own: q_proj, k_proj, v_proj, out_proj; d wide outside, `inner` inside,
- * keys and values come `from` wide. */
-void declare_attend_projected(registry *g, const char *name, attend_w *w, int64_t d, int64_t from, int64_t inner, int heads);
+/* Attention whose projections are tensors of their own: q_proj, k_proj, v_proj, out_proj; d wide outside, `inner`
+ * inside, keys and values come `from` wide. */
+void declare_attend_projected(registry *g, const char *name, attend_w *w, int64_t d, int64_t from, int64_t inner,
+                              int heads);
 
 void two_way_declare(two_way *w, registry *g, int64_t d, int heads, int64_t hidden);
 

@@ -132,8 +132,8 @@ static int64_t distance(int64_t a, int64_t b)
     return a < b ? b - a : a - b;
 }
 
-/* Index of the prompted moment nearest to `frame` among those not yet taken, on one side (-1 before, 1 at or after, 0 any);
- * the one that came first on ties. -1: none. */
+/* Index of the prompted moment nearest to `frame` among those not yet taken, on one side (-1 before, 1 at or after,
+ * 0 any); the one that came first on ties. -1: none. */
 static int nearest(const bank *b, const bool *taken, int64_t frame, int side)
 {
     int best = -1;

@@ -47,8 +47,8 @@ float   moment_quality(const moment *m, int objects);
 /* The moment of a frame, or NULL. */
 moment *bank_prompted(const bank *b, int64_t frame);
 moment *bank_tracked(const bank *b, int64_t frame);
-/* Takes over *m in place of an older one of that frame; a prompted moment also displaces a tracked one. SAMITE_RESOURCE:
- * *m still belongs to the caller. */
+/* Takes over *m in place of an older one of that frame; a prompted moment also displaces a tracked one.
+ * SAMITE_RESOURCE: *m still belongs to the caller. */
 int     bank_put(bank *b, moment *m, bool is_prompted, samite_error *err);
 
 /* What a frame looks at, oldest first where time matters. */

@@ -13,7 +13,7 @@
 /* Bilinear with antialias, corners not aligned, as F.interpolate(.., antialias=True): [h, w] to [height, width]. */
 int  plane_shrink(float *out, int width, int height, const float *in, int w, int h, samite_error *err);
 
-/* Each pixel of `count` planes goes to the highest of them (the first on ties); the others fall to LOGIT_YIELD or lower. */
+/* Each pixel of `count` planes goes to the highest of them (the first on ties); others fall to LOGIT_YIELD or lower. */
 void planes_settle_overlap(float *planes, int count, int64_t pixels);
 
 /* 8-connected holes (logit <= 0) of at most `area` pixels are set to `value`. */

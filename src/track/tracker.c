@@ -107,7 +107,7 @@ static void drop_drafts(tracker *t, int64_t frame)
 /* Where the chosen answers of a batch go: mask [B, pixels], pointer [B, d], score [B], overlap [B] (may be NULL). */
 typedef struct answers { float *mask, *pointer, *score, *overlap; } answers;
 
-/* Chooses a guess for each object; absent objects get an absent mask and no pointer. Numbers are copied out of the run. */
+/* Chooses a guess for each object; absent ones get an absent mask and no pointer. Numbers are copied out of the run. */
 static int take_answers(const tracker *t, run *r, const guesses *g, bool several, answers *out, samite_error *err)
 {
     int64_t batch = g->masks->dim[0], n = t->bank.pixels, d = t->bank.d;
@@ -119,7 +119,7 @@ static int take_answers(const tracker *t, run *r, const guesses *g, bool several
     for (int64_t b = 0; token && hidden && b < batch; b++) {
         const float *masks = g->masks->data + b * MASK_GUESSES * n, *overlap = g->overlap->data + b * MASK_GUESSES;
         int chosen = choose_guess(masks, overlap, n, several);
-        token[b] = (int32_t)(b * MASK_GUESSES + (several ? chosen : 0));     /* a clear prompt keeps the clear pointer */
+        token[b] = (int32_t)(b * MASK_GUESSES + (several ? chosen : 0));    /* a clear prompt keeps its pointer */
         hidden[b] = !(g->object->data[b] > 0);
         memcpy(out->mask + b * n, masks + chosen * n, sizeof(float) * (size_t)n);
         for (int64_t i = 0; hidden[b] && i < n; i++)
@@ -205,8 +205,8 @@ int tracker_click(tracker *t, const tracked_frame *f, int object, const float *x
 
 /* ---- writing memories ---- */
 
-/* Masks [B, pixels] at input size (side x side): enlarged, and with `by_sign` cut where another object is stronger; then
- * scaled to -10..10 and to the memory encoder's size: [B, 16t, 16t, 1]. */
+/* Masks [B, pixels] enlarged to the input's size, and with `by_sign` cut where another object is stronger; then scaled to
+ * -10..10 and to the memory encoder's size: [B, 16t, 16t, 1]. */
 static tensor *masks_to_write(const tracker *t, run *r, const float *masks, bool by_sign, samite_error *err, int *code)
 {
     int side = t->tables->net->c.image, small = 4 * config_tokens(&t->tables->net->c), big = 4 * small;
@@ -247,7 +247,7 @@ static int write_memory(const tracker *t, const tracked_frame *f, moment *m, boo
 
 /* ---- settling ---- */
 
-/* What frame f has for one object: its draft, else what is remembered, else nothing but the pointer of an absent one. */
+/* What a frame has for one object: its draft, else what is remembered, else only the pointer of an absent one. */
 static void settle_object(const tracker *t, moment *m, int object)
 {
     const bank *b = &t->bank;

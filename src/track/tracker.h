@@ -4,8 +4,8 @@
  *     tracker_settle(t, f)            the drafts of f become what is remembered of f
  *     tracker_step(t, g)              frame g as the objects' memories see it
  *
- * A frame that is prompted again starts from the mask it has. Every call works inside the caller's run and leaves nothing
- * in it; `tracked_frame` is made by sam3_click_image from that frame's picture.
+ * A frame that is prompted again starts from the mask it has. Every call works inside the caller's run and leaves
+ * nothing in it; `tracked_frame` is made by sam3_click_image from that frame's picture.
  */
 #ifndef TRACK_TRACKER_H
 #define TRACK_TRACKER_H
