@@ -25,7 +25,8 @@ prepare() {
     rm -rf "$work/run"
     mkdir -p "$work/run/photos"
     cp "$here/docs/pictures/scene.jpg" "$work/run/photo.jpg"
-    for k in 1 2 3; do cp "$here/docs/pictures/scene.jpg" "$work/run/photos/$k.jpg"; done
+    local name
+    for name in 1 2 3; do cp "$here/docs/pictures/scene.jpg" "$work/run/photos/$name.jpg"; done
     cp -r "$here/tests/golden" "$work/run/golden"
     cp "$work/tiny.pt" "$work/run/sam3.pt"
 }
