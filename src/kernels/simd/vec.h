@@ -119,6 +119,26 @@ INLINE vec v_exp2(vec x)
     return v_scale2(v_fma(r, p, v_set(1)), n);
 }
 
+/* 2^x for x up to 1, to 1.5e-7 (relative); 0 below -126; NaN stays NaN. The cheap one, for softmax. */
+INLINE vec v_exp2_weight(vec x)
+{
+    vec t = v_max(v_set(-160), x), n = v_round(t), r = v_sub(t, n);
+    vec p = v_fma(r, v_set(1.32647273e-3f), v_set(9.67151289e-3f));
+
+    p = v_fma(r, p, v_set(5.55073374e-2f));
+    p = v_fma(r, p, v_set(0.240222424f));
+    p = v_fma(r, p, v_set(0.693147005f));
+    p = v_fma(r, p, v_set(1));
+#if defined(__AVX512F__)
+    return v_scale2(p, n);
+#else
+    __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    vec y = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent));
+
+    return _mm256_and_ps(y, _mm256_cmp_ps(t, v_set(-126), _CMP_NLT_UQ));
+#endif
+}
+
 /* e^x to 1e-7 (relative): the fraction of x / ln 2 is taken in two steps to keep its last bits. */
 INLINE vec v_exp(vec x)
 {

@@ -28,8 +28,9 @@ typedef struct workspace {
     float q[QUERIES * ATTENTION_MAX_DIM];   /* turned, times scale and log2 e: softmax is computed with powers of two */
     float s[QUERIES * ROW];                 /* scores, then weights */
     float o[QUERIES * ATTENTION_MAX_DIM];
-    float top[QUERIES], sum[QUERIES], shrink[QUERIES];
-    float tops[QUERIES * VL];               /* per query, the largest scores of the block lane by lane */
+    float top[QUERIES], sum[QUERIES];       /* per query: largest score so far, sum of the weights relative to it */
+    float shrink[QUERIES], part[QUERIES];   /* of one block: what becomes of older sums, and its own sum */
+    float tops[QUERIES * VL];               /* the largest scores of the block lane by lane */
 } __attribute__((aligned(64))) workspace;
 
 static int64_t least(int64_t a, int64_t b)
@@ -146,7 +147,7 @@ INLINE void score_tile(int C, workspace *w, const task *t, int64_t r, const floa
 {
     operand q = {w->q + r * t->a->dim, t->a->dim, 1};
 
-    tile(TILE_ROWS, C, w->s + r * ROW + at, ROW, q, panel, PANEL, t->a->dim, NULL);
+    tile(TILE_ROWS, C, w->s + r * ROW + at, ROW, q, panel, PANEL, t->a->dim, NULL, w->tops + r * VL);
 }
 
 static void score_panel(workspace *w, const task *t, const float *panel, int64_t at, int64_t count)
@@ -180,12 +181,13 @@ static void add_bias(float *s, const float *bias, const attention_args *a, int64
     }
 }
 
-/* Bias, masks and missing keys of one query's scores: what is not attended becomes -infinity. */
-static void adjust_row(float *s, const task *t, int64_t i, int64_t first, int64_t n)
+/* Bias, masks and missing keys of one query's scores: what is not attended becomes -infinity. tops is found anew. */
+static void adjust_row(float *s, float *tops, const task *t, int64_t i, int64_t first, int64_t n)
 {
     const attention_args *a = t->a;
     const float *mask = a->key_mask ? a->key_mask + t->b * a->nk + first : NULL;
     int64_t valid = a->causal ? least(i + 1 - first, n) : n, end = (n + VL - 1) / VL * VL;
+    vec top = v_set(-INFINITY);
 
     if (t->bias)
         add_bias(s, t->bias + i * (a->grid_w + a->grid_h), a, first, n);
@@ -195,38 +197,32 @@ static void adjust_row(float *s, const task *t, int64_t i, int64_t first, int64_
     }
     for (int64_t j = valid < 0 ? 0 : valid; j < end; j++)
         s[j] = -INFINITY;
-}
-
-static float row_top(const float *s, int64_t n)
-{
-    vec top = v_set(-INFINITY);
-
     for (int64_t j = 0; j < n; j += VL)
         top = v_max(top, v_load(s + j));
-    return v_top(top);
+    v_store(tops, top);
 }
 
 /* Turns the scores of one block into weights relative to the largest score so far. */
 static void soften(workspace *w, const task *t, int64_t n)
 {
     for (int64_t r = 0; r < t->padded; r++) {
-        float *s = w->s + r * ROW, top = row_top(s, n), old = w->top[r];
+        float *s = w->s + r * ROW, top = v_top(v_load(w->tops + r * VL)), old = w->top[r];
         vec shift, sum = v_zero();
         top = top > old ? top : old;
         w->top[r] = top;
         shift = v_set(top == -INFINITY ? 0 : top);
         w->shrink[r] = old - (top == -INFINITY ? 0 : top);
         for (int64_t j = 0; j < n; j += VL) {
-            vec p = v_exp2(v_sub(v_load(s + j), shift));
+            vec p = v_exp2_weight(v_sub(v_load(s + j), shift));
             v_store(s + j, p);
             sum = v_add(sum, p);
         }
-        w->tops[r] = v_sum(sum);
+        w->part[r] = v_sum(sum);
     }
     for (int64_t r = 0; r < t->padded; r += VL) {
-        vec shrink = v_exp2(v_load(w->shrink + r));
+        vec shrink = v_exp2_weight(v_load(w->shrink + r));
         v_store(w->shrink + r, shrink);
-        v_store(w->sum + r, v_fma(v_load(w->sum + r), shrink, v_load(w->tops + r)));
+        v_store(w->sum + r, v_fma(v_load(w->sum + r), shrink, v_load(w->part + r)));
     }
 }
 
@@ -234,7 +230,7 @@ INLINE void output_tile(int R, int C, workspace *w, const task *t, int64_t r, in
 {
     operand p = {w->s + r * ROW, ROW, 1};
 
-    tile(R, C, w->o + r * t->l->width + c, t->l->width, p, v + c, t->l->width, n, w->shrink + r);
+    tile(R, C, w->o + r * t->l->width + c, t->l->width, p, v + c, t->l->width, n, w->shrink + r, NULL);
 }
 
 /* Adds the weighted values of one block to the outputs. */
@@ -281,11 +277,13 @@ static void attend(const task *t)
     pack_queries(&w, t);
     for (int64_t first = 0; first < limit; first += KEYS) {
         int64_t n = least(KEYS, limit - first);
+        for (int64_t r = 0; r < t->padded; r++)
+            v_store(w.tops + r * VL, v_set(-INFINITY));
         for (int64_t at = 0; at < n; at += PANEL)
             score_panel(&w, t, t->keys + (first + at) * a->dim, at, least(PANEL, n - at));
         if (a->causal || a->key_mask || a->bias_x || n % VL)
             for (int64_t r = 0; r < t->rows; r++)
-                adjust_row(w.s + r * ROW, t, t->first + r, first, n);
+                adjust_row(w.s + r * ROW, w.tops + r * VL, t, t->first + r, first, n);
         soften(&w, t, n);
         gather_values(&w, t, t->values + first * t->l->width, n);
     }

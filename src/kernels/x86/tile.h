@@ -1,7 +1,8 @@
 /* tile.h - the inner loop of attention: a small matrix product whose sums stay in registers.
  *
  * out[r, c] = scale[r] out[r, c] + sum_k a[r, k] b[k, c] for R rows and C registers of columns; without scale the old
- * values are not read. a is read one value at a time, b a register at a time.
+ * values are not read. a is read one value at a time, b a register at a time. top, unless NULL, holds VL values per row
+ * that are raised to the largest sums, lane by lane.
  */
 #ifndef KERNELS_X86_TILE_H
 #define KERNELS_X86_TILE_H
@@ -16,7 +17,8 @@ enum { TILE_ROWS = 6, TILE_VECS = 2 };      /* 12 of 16 */
 
 typedef struct operand { const float *p; int64_t row, col; } operand;      /* value [r, c] is p[r * row + c * col] */
 
-INLINE void tile(int R, int C, float *out, int64_t ldo, operand a, const float *b, int64_t ldb, int64_t n, const float *scale)
+INLINE void tile(int R, int C, float *out, int64_t ldo, operand a, const float *b, int64_t ldb, int64_t n, const float *scale,
+                 float *top)
 {
     vec sum[2 * TILE_ROWS][TILE_VECS];
 
@@ -33,9 +35,15 @@ INLINE void tile(int R, int C, float *out, int64_t ldo, operand a, const float *
                 sum[r][c] = v_fma(x, column[c], sum[r][c]);
         }
     }
-    for (int r = 0; r < R; r++)
-        for (int c = 0; c < C; c++)
+    for (int r = 0; r < R; r++) {
+        vec m = top ? v_load(top + r * VL) : v_zero();
+        for (int c = 0; c < C; c++) {
             v_store(out + r * ldo + c * VL, sum[r][c]);
+            m = v_max(m, sum[r][c]);
+        }
+        if (top)
+            v_store(top + r * VL, m);
+    }
 }
 
 #endif
