@@ -3,9 +3,9 @@
 # Usage: tools/setup.sh [ci]     ci: also the compiler and the runtime of sanitizers and fuzzing
 set -eu
 
-packages="build-essential cmake ninja-build pkg-config python3
-    libdnnl-dev libjansson-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libtiff-dev zlib1g-dev
-    libfreetype-dev libfontconfig-dev libutf8proc-dev libpcre2-dev libcmocka-dev"
+packages="build-essential cmake ninja-build pkg-config python3 python3-pip ca-certificates
+    libdnnl-dev libjansson-dev libyajl-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libtiff-dev zlib1g-dev
+    libfreetype-dev libfontconfig-dev fonts-dejavu-core libutf8proc-dev libcmocka-dev"
 [ "${1:-}" = ci ] && packages="$packages clang libclang-rt-14-dev"
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
