@@ -99,7 +99,10 @@ void corners_to_boxes(float *dboxes, const float *dcorners, int64_t n)
 
 /* ---- classification ---- */
 
-typedef struct counts { double hits, answers, objects; } counts;
+double terms_f1(const loss_terms *t)
+{
+    return t->answered + t->meant > 0 ? 2 * t->hits / (t->answered + t->meant) : 0;
+}
 
 /* soft [prompts, queries]: the soft target of matched queries, -1 elsewhere. Of several objects the last counts. */
 static void soft_targets(float *soft, const answers *a, const targets *t, const match_list *m)
@@ -128,22 +131,20 @@ static double query_loss(float *d, float x, float soft, float positive, float we
 static void class_terms(loss_terms *out, answer_grads *g, const answers *a, const targets *t, const float *soft,
                         const loss_norms *n, const loss_weights *w, float half)
 {
-    counts c = {0};
     double parts = (double)n->prompts_total * (a->queries < PAD_QUERIES ? PAD_QUERIES : a->queries);
     for (int p = 0; p < t->prompts; p++) {
         bool visible = has_visible(t, p);
         for (int q = 0; q < a->queries; q++) {
             int64_t at = (int64_t)p * a->queries + q;
             bool answered = sigmoid(a->logits[at]) > 0.5f, meant = soft[at] >= 0;
-            c.hits += answered && meant;
-            c.answers += answered;
-            c.objects += meant;
+            out->hits += answered && meant;
+            out->answered += answered;
+            out->meant += meant;
             if (visible)
                 out->ce += query_loss(&g->logits[at], a->logits[at], soft[at], w->positive,
                                       (float)(n->scale * half * w->ce / parts)) / parts;
         }
     }
-    out->ce_f1 = c.answers + c.objects > 0 ? 2 * c.hits / (c.answers + c.objects) : 0;
 }
 
 /* 0.5 x cross-entropy of "is there anything of that kind", mean over prompts. */

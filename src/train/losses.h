@@ -17,8 +17,10 @@ typedef struct loss_weights {
 extern const loss_weights official_weights;      /* 5, 2, 20, 20, 200, 10, 20, 30; 10; 2 */
 
 typedef struct loss_terms {
-    double bbox, giou, ce, ce_f1, presence, presence_accuracy, mask, dice;
+    double bbox, giou, ce, presence, presence_accuracy, mask, dice;
+    double hits, answered, meant;      /* queries: answered and meant, answered (p > 0.5), meant (matched) */
 } loss_terms;
+double terms_f1(const loss_terms *t);
 
 typedef struct answer_grads {
     float *logits;           /* [prompts, queries] */

@@ -1,0 +1,345 @@
+/* forward.c - a batch, one picture at a time: encode it and its prompts, match, seed the losses' gradients, walk back. */
+#include "train/forward.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void batch_free(batch *b)
+{
+    free(b->pixels), free(b->image_prompts), free(b->text_of), free(b->ids), free(b->tokens);
+    free(b->t.count), free(b->t.first), free(b->t.boxes), free(b->t.masks), free(b->t.mask_valid);
+    *b = (batch){0};
+}
+
+/* What is computed for one picture. Arrays over layers; [0] the one-to-one half, [1] the other. */
+typedef struct picture {
+    run            *r;
+    native         *n;
+    const batch    *b;
+    const forward_options *o;
+    step_losses    *losses;
+    loss_norms      norms;
+    double          present;        /* prompts of the batch whose objects have a mask at all */
+    int             image, first, prompts, queries;
+    targets         t;              /* of these prompts */
+    encoded_image   encoded;
+    tensor         *memory, *prompt, *mask;
+    decoder_output  found;
+    tensor        **masks;          /* [prompts] */
+    tensor         *semantic;
+    match_list      match[2][DECODER_MAX_LAYERS];
+    answer_grads    grads[2][DECODER_MAX_LAYERS];
+    int32_t        *ids;            /* [prompts, longest] token ids; live until the tape is walked */
+    float          *logits, *boxes; /* the half being looked at: [prompts, queries], [prompts, queries, 4] */
+} picture;
+
+/* ---- network ---- */
+
+/* Token ids of this picture's prompts, cut to the longest, and the padding mask. */
+static tensor *words_of(picture *p, tensor **mask)
+{
+    const batch *b = p->b;
+    int context = p->n->net->c.context, most = 1;
+    for (int i = 0; i < p->prompts; i++) {
+        int n = b->tokens[b->text_of[p->first + i]];
+        most = n > most ? n : most;
+    }
+    p->ids = malloc(sizeof *p->ids * (size_t)p->prompts * (size_t)most);
+    *mask = run_constant(p->r, 2, (int64_t[]){p->prompts, most});
+    if (!p->ids)
+        return run_fail(p->r, SAMITE_RESOURCE, "not enough memory for %d prompts", p->prompts);
+    for (int i = 0; i < p->prompts; i++) {
+        int text = b->text_of[p->first + i];
+        memcpy(p->ids + (int64_t)i * most, b->ids + (int64_t)text * context, sizeof *p->ids * (size_t)most);
+        for (int k = 0; (*mask)->data && run_ok(p->r) && k < most; k++)
+            (*mask)->data[(int64_t)i * most + k] = k >= b->tokens[text];
+    }
+    return text_forward(p->r, &p->n->net->text, run_indices(p->r, p->ids, 2, (int64_t[]){p->prompts, most}));
+}
+
+static void compute(picture *p)
+{
+    const sam3 *net = p->n->net;
+    int64_t side = p->b->side;
+    tensor *mask, *x = run_input(p->r, p->b->pixels + p->image * side * side * 3, 4, (int64_t[]){1, side, side, 3});
+    sam3_encode_image(p->r, net, x, false, &p->encoded);
+    tensor *words = words_of(p, &mask);
+    grounded g;
+    sam3_ground_with(p->r, net, &p->encoded, words, mask, NULL, &(decoder_options){true, true}, &g);
+    p->found = g.found;
+    p->memory = g.memory;
+    p->prompt = g.prompt;
+    p->mask = g.mask;
+}
+
+/* ---- one half of one layer ---- */
+
+/* Values of the half of [B, 2Q, width], packed. */
+static void take_half(float *out, const tensor *x, int half, int prompts, int queries, int width)
+{
+    for (int b = 0; b < prompts; b++)
+        memcpy(out + (int64_t)b * queries * width, x->data + ((int64_t)b * 2 + half) * queries * width,
+               sizeof(float) * (size_t)queries * (size_t)width);
+}
+
+static void seed_half(run *r, tensor *x, const float *grad, int half, int prompts, int queries, int width)
+{
+    float *seed = run_seed(r, x);
+    for (int b = 0; seed && b < prompts; b++)
+        for (int64_t i = 0; i < (int64_t)queries * width; i++)
+            seed[((int64_t)b * 2 + half) * queries * width + i] += grad[(int64_t)b * queries * width + i];
+}
+
+static int match_half(picture *p, int half, int layer, const answers *a, samite_error *err)
+{
+    bool last = layer + 1 == p->n->net->decoder.layers;
+    match_list *m = &p->match[half][layer];
+    return half && last ? match_one_to_many(m, a, &p->t, err) : match_one_to_one(m, a, &p->t, err);
+}
+
+static void add_terms(loss_terms *sum, const loss_terms *x, double weight)
+{
+    sum->bbox += weight * x->bbox;
+    sum->giou += weight * x->giou;
+    sum->ce += weight * x->ce;
+    sum->hits += x->hits;
+    sum->answered += x->answered;
+    sum->meant += x->meant;
+    sum->presence += weight * x->presence;
+    sum->presence_accuracy += weight * x->presence_accuracy;
+}
+
+static int layer_half(picture *p, int half, int layer, samite_error *err)
+{
+    const decoder_layer_output *y = &p->found.layer[layer];
+    answer_grads *g = &p->grads[half][layer];
+    int64_t n = (int64_t)p->prompts * p->queries;
+    *g = (answer_grads){calloc((size_t)n, sizeof(float)), calloc((size_t)n * 4, sizeof(float)),
+                        calloc((size_t)n * 4, sizeof(float)), calloc((size_t)p->prompts, sizeof(float))};
+    if (!g->logits || !g->boxes || !g->corners || !g->presence)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for the gradients of %d answers", (int)n);
+    take_half(p->logits, y->logits, half, p->prompts, p->queries, 1);
+    take_half(p->boxes, y->boxes, half, p->prompts, p->queries, 4);
+    answers a = {p->queries, p->logits, p->boxes};
+    int code = match_half(p, half, layer, &a, err);
+    if (code)
+        return code;
+    loss_terms terms;
+    const loss_weights *w = p->o->weights;
+    loss_answers(&terms, g, &a, half ? NULL : y->presence->data, &p->t, &p->match[half][layer], &p->norms, w);
+    add_terms(half ? &p->losses->many[layer] : &p->losses->one[layer], &terms, half ? w->one_to_many : 1);
+    return 0;
+}
+
+static void seed_layer(picture *p, int layer)
+{
+    const decoder_layer_output *y = &p->found.layer[layer];
+    int64_t n = (int64_t)p->prompts * p->queries;
+    for (int half = 0; half < 2; half++) {
+        const answer_grads *g = &p->grads[half][layer];
+        memcpy(p->boxes, g->boxes, sizeof(float) * 4 * (size_t)n);
+        corners_to_boxes(p->boxes, g->corners, n);
+        seed_half(p->r, y->logits, g->logits, half, p->prompts, p->queries, 1);
+        seed_half(p->r, y->boxes, p->boxes, half, p->prompts, p->queries, 4);
+    }
+    float *seed = run_seed(p->r, y->presence);
+    for (int i = 0; seed && i < p->prompts; i++)
+        seed[i] += p->grads[0][layer].presence[i];
+}
+
+/* ---- masks ---- */
+
+/* Matches of prompt b in both halves of the last layer, as rows of its queries. */
+static int chosen_rows(const picture *p, int b, int32_t *index, match *from, bool *many)
+{
+    int n = 0, last = p->n->net->decoder.layers - 1;
+    for (int half = 0; half < 2; half++) {
+        const match_list *m = &p->match[half][last];
+        for (int i = 0; i < m->count; i++) {
+            if (m->item[i].prompt != b)
+                continue;
+            index[n] = (b * 2 + half) * p->queries + m->item[i].query;
+            many[n] = half;
+            from[n++] = m->item[i];
+        }
+    }
+    return n;
+}
+
+static void mask_terms(picture *p, tensor *masks, const match *from, const bool *many, int n, float *room)
+{
+    int side = (int)masks->dim[2], to = p->t.side, last = p->n->net->decoder.layers - 1;
+    const loss_weights *w = p->o->weights;
+    float *seed = run_seed(p->r, masks);
+    for (int i = 0; seed && i < n; i++) {
+        if (!p->t.mask_valid[from[i].object])
+            continue;
+        loss_terms *sum = many[i] ? &p->losses->many[last] : &p->losses->one[last];
+        double half = many[i] ? w->one_to_many : 1, mask = 0, dice = 0;
+        loss_norms norms = p->norms;
+        norms.scale *= half;
+        int64_t at = (int64_t)i * side * side;
+        loss_mask(&mask, &dice, seed + at, masks->data + at, side, p->t.masks + (int64_t)from[i].object * to * to, to,
+                  &norms, w, room);
+        sum->mask += half * mask;
+        sum->dice += half * dice;
+    }
+}
+
+/* Union of the masks of prompt b into out [side, side]; invalid ones are empty. */
+static void union_of(const targets *t, int b, uint8_t *out)
+{
+    int64_t n = (int64_t)t->side * t->side;
+    memset(out, 0, (size_t)n);
+    for (int i = t->first[b]; i < t->first[b + 1]; i++)
+        for (int64_t k = 0; k < n; k++)
+            out[k] |= t->masks[(int64_t)i * n + k];
+}
+
+static void semantic_terms(picture *p, uint8_t *target, float *room)
+{
+    int side = (int)p->semantic->dim[1];
+    float *seed = run_seed(p->r, p->semantic);
+    for (int b = 0; seed && b < p->prompts; b++) {
+        int64_t at = (int64_t)b * side * side;
+        union_of(&p->t, b, target);
+        loss_semantic(&p->losses->semantic, &p->losses->semantic_dice, seed + at, p->semantic->data + at, side, target,
+                      p->t.side, p->present, p->norms.scale, p->o->weights, room);
+    }
+}
+
+/* Masks of the matched queries and the map of each prompt, with their losses. */
+static int mask_losses(picture *p, samite_error *err)
+{
+    const seghead *s = &p->n->net->seghead;
+    int64_t area = (int64_t)p->t.side * p->t.side, most = 2 * (int64_t)p->queries * (targets_objects(&p->t) + 1);
+    float *room = malloc(sizeof(float) * 2 * (size_t)area);
+    uint8_t *target = malloc((size_t)area + 1);
+    int32_t *index = malloc(sizeof *index * (size_t)most);
+    match *from = malloc(sizeof *from * (size_t)most);
+    bool *many = malloc(sizeof *many * (size_t)most), ok = room && target && index && from && many;
+    tensor *pixels = seghead_pixels(p->r, s, p->encoded.level, p->memory, p->prompt, p->mask);
+    tensor *q = p->found.queries;
+    q = reshape(p->r, q, 2, (int64_t[]){tensor_rows(q), tensor_cols(q)});
+    for (int b = 0; ok && run_ok(p->r) && b < p->prompts; b++) {
+        int n = chosen_rows(p, b, index, from, many);
+        if (!n)
+            continue;
+        tensor *rows_of = gather_rows(p->r, q, index, n);
+        rows_of = reshape(p->r, rows_of, 3, (int64_t[]){1, n, tensor_cols(rows_of)});
+        p->masks[b] = seghead_masks(p->r, s, rows(p->r, pixels, b, 1), rows_of);
+        if (run_ok(p->r))
+            mask_terms(p, p->masks[b], from, many, n, room);
+    }
+    p->semantic = seghead_semantic(p->r, s, pixels);
+    if (ok && run_ok(p->r))
+        semantic_terms(p, target, room);
+    free(room), free(target), free(index), free(from), free(many);
+    return ok ? run_status(p->r, err) : fail(err, SAMITE_RESOURCE, "not enough memory for the mask losses");
+}
+
+/* ---- the batch ---- */
+
+static void show(const picture *p)
+{
+    if (!p->o->look)
+        return;
+    picture_answers a = {p->first, p->prompts, p->queries, &p->found, p->masks, p->semantic, p->match[0], p->match[1],
+                         p->grads[0], p->grads[1]};
+    p->o->look(p->o->user, p->r, &a);
+}
+
+static int picture_gradients(picture *p, samite_error *err)
+{
+    int layers = p->n->net->decoder.layers, code;
+    run_reset(p->r);
+    compute(p);
+    if ((code = run_status(p->r, err)))
+        return code;
+    for (int i = 0; i < layers && !code; i++)
+        for (int half = 0; half < 2 && !code; half++)
+            code = layer_half(p, half, i, err);
+    if (!code && p->o->masks)
+        code = mask_losses(p, err);
+    for (int i = 0; i < layers && !code; i++)
+        seed_layer(p, i);
+    if (!code)
+        code = run_backward(p->r, NULL, err);
+    if (!code)
+        show(p);
+    return code;
+}
+
+static void picture_free(picture *p)
+{
+    for (int i = 0; i < DECODER_MAX_LAYERS; i++) {
+        for (int half = 0; half < 2; half++) {
+            answer_grads *g = &p->grads[half][i];
+            free(g->logits), free(g->boxes), free(g->corners), free(g->presence);
+            match_list_free(&p->match[half][i]);
+        }
+    }
+    free(p->masks), free(p->ids), free(p->logits), free(p->boxes);
+}
+
+/* One picture of the batch: its slice of prompts and objects. */
+static int one_picture(picture *p, int image, int first, samite_error *err)
+{
+    const batch *b = p->b;
+    picture own = *p;
+    own.image = image;
+    own.first = first;
+    own.prompts = b->image_prompts[image];
+    own.queries = p->n->net->c.queries;
+    own.t = b->t;
+    own.t.prompts = own.prompts;
+    own.t.count += first;
+    own.t.first += first;
+    int64_t n = (int64_t)own.prompts * own.queries;
+    own.masks = calloc((size_t)own.prompts + 1, sizeof(tensor *));
+    own.logits = malloc(sizeof(float) * (size_t)(n + 1));
+    own.boxes = malloc(sizeof(float) * 4 * (size_t)(n + 1));
+    int code = own.masks && own.logits && own.boxes ? picture_gradients(&own, err)
+                                                    : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
+    picture_free(&own);
+    return code;
+}
+
+static double prompts_with_masks(const targets *t)
+{
+    double n = 0;
+    for (int p = 0; t->masks && p < t->prompts; p++) {
+        bool any = false;
+        int64_t area = (int64_t)t->side * t->side;
+        for (int64_t k = t->first[p] * area; k < t->first[p + 1] * area && !any; k++)
+            any = t->masks[k];
+        n += any;
+    }
+    return n;
+}
+
+static double core_loss(const step_losses *l, const loss_weights *w, double scale)
+{
+    double sum = w->semantic * l->semantic + w->semantic_dice * l->semantic_dice;
+    for (int i = 0; i < l->layers; i++) {
+        const loss_terms *half[2] = {&l->one[i], &l->many[i]};
+        for (int k = 0; k < 2; k++)
+            sum += w->bbox * half[k]->bbox + w->giou * half[k]->giou + w->ce * half[k]->ce + w->presence * half[k]->presence +
+                   w->mask * half[k]->mask + w->dice * half[k]->dice;
+    }
+    return scale * sum;
+}
+
+int batch_gradients(run *r, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err)
+{
+    *out = (step_losses){.layers = n->net->decoder.layers};
+    double total = o->boxes_total > 0 ? o->boxes_total : fmax(1, targets_objects(&b->t));
+    picture p = {.r = r, .n = n, .b = b, .o = o, .losses = out, .present = prompts_with_masks(&b->t),
+                 .norms = {total, sqrt((double)b->t.prompts), b->t.prompts}};
+    int code = 0;
+    for (int i = 0, first = 0; i < b->images && !code; first += b->image_prompts[i++])
+        code = one_picture(&p, i, first, err);
+    out->core = core_loss(out, o->weights, p.norms.scale);
+    return code;
+}

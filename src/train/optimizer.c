@@ -1,0 +1,168 @@
+/* optimizer.c - AdamW over the registry, with the parameter groups of the official fine-tuning. */
+#include "train/optimizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+const learn_rates official_rates = {8e-5, 2.5e-5, 5e-6, 0.1, 0.9, 20, 20, 20, 0.9, 0.999, 1e-8, 0.1};
+
+#define VISION   "detector.backbone.vision_backbone."
+#define TRUNK    VISION "trunk."
+#define LANGUAGE "detector.backbone.language_backbone."
+
+double schedule_factor(const learn_rates *r, int64_t step, double where)
+{
+    double s = (double)step, total = where > 0 ? s / where : 1, factor = 1;
+    if (r->warmup < s)
+        factor /= sqrt((s + r->timescale - r->warmup) / r->timescale);
+    if (r->warmup > 0)
+        factor *= fmin(1, s / r->warmup);
+    if (r->cooldown > 0)
+        factor *= fmin(1, (total - s) / r->cooldown);
+    return factor;
+}
+
+/* Layers of the trunk learn slower the nearer they are to its input; the position table does not. */
+static double layer_factor(const char *name, double decay, int depth)
+{
+    const char *inner = name + strlen(TRUNK);
+    if (!starts_with(name, TRUNK) || strstr(inner, "pos_embed"))
+        return 1;
+    int id = starts_with(inner, "blocks.") ? atoi(inner + strlen("blocks.")) + 1 : 0;
+    return pow(decay, depth + 1 - id);
+}
+
+static double base_rate(const char *name, const learn_rates *r, int depth)
+{
+    double rate = starts_with(name, VISION) ? r->vision : starts_with(name, LANGUAGE) ? r->language : r->rest;
+    return rate * layer_factor(name, r->layer_decay, depth);
+}
+
+/* Biases and LayerNorm do not decay; the GroupNorm of the pixel decoder does. */
+static bool decays(const entry *e)
+{
+    const char *name = e->p.name;
+    bool gain = e->p.t.axes == 1 && ends_with(name, ".weight");
+    return !strstr(name, "bias") && (!gain || strstr(name, "pixel_decoder.norms"));
+}
+
+/* Tensors that no loss reaches: levels of the neck and layers that are not used, and without masks what only they need. */
+static bool reached(const entry *e, bool masks)
+{
+    const char *name = e->p.name;
+    if (e->unused)
+        return e->part == PART_GEOMETRY;
+    return masks || (e->part != PART_MASK_HEAD && !strstr(name, "convs.0.") && !strstr(name, "convs.1."));
+}
+
+static int make_learner(learner *l, native *n, entry *e, const optimizer *o, bool masks, samite_error *err)
+{
+    size_t bytes = sizeof(float) * (size_t)tensor_count(&e->p.t);
+    *l = (learner){.e = e, .touched = reached(e, masks), .base_rate = base_rate(e->p.name, &o->rates, n->net->c.vit_depth),
+                   .decay = decays(e) ? o->rates.weight_decay : 0};
+    float *values = native_values(n, e);
+    l->m = calloc(1, bytes + 1);
+    l->v = calloc(1, bytes + 1);
+    float *grad = calloc(1, bytes + 1);
+    if (!values || !l->m || !l->v || !grad) {
+        free(values);
+        free(grad);
+        return fail(err, SAMITE_RESOURCE, "not enough memory to train %s", e->p.name);
+    }
+    if (e->p.owned)
+        free(e->p.t.data);
+    free(e->p.t.grad);
+    e->p.t.data = values;
+    e->p.t.grad = grad;
+    e->p.owned = e->p.trainable = true;
+    return 0;
+}
+
+int optimizer_open(optimizer *o, native *n, unsigned parts, bool masks, const learn_rates *rates, samite_error *err)
+{
+    registry *g = &n->net->all;
+    *o = (optimizer){.rates = *rates, .item = calloc(g->count + 1, sizeof *o->item)};
+    if (!o->item)
+        return fail(err, SAMITE_RESOURCE, "not enough memory to train %zu tensors", g->count);
+    for (size_t i = 0; i < g->count; i++) {
+        entry *e = g->entries[i];
+        if (!(parts >> e->part & 1) || e->missing)
+            continue;
+        int code = make_learner(&o->item[o->count++], n, e, o, masks, err);
+        if (code) {
+            optimizer_close(o);
+            return code;
+        }
+    }
+    return 0;
+}
+
+void optimizer_close(optimizer *o)
+{
+    for (int i = 0; i < o->count; i++) {
+        param *p = &o->item[i].e->p;
+        free(p->t.grad);
+        p->t.grad = NULL;
+        p->trainable = false;
+        free(o->item[i].m);
+        free(o->item[i].v);
+    }
+    free(o->item);
+    *o = (optimizer){0};
+}
+
+void optimizer_zero(optimizer *o)
+{
+    for (int i = 0; i < o->count; i++)
+        memset(o->item[i].e->p.t.grad, 0, sizeof(float) * (size_t)tensor_count(&o->item[i].e->p.t));
+}
+
+static double squares(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+double optimizer_norm(const optimizer *o)
+{
+    double *part = malloc(sizeof *part * (size_t)(o->count + 1)), sum = 0;
+    if (!part)
+        return NAN;
+    #pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < o->count; i++)
+        part[i] = o->item[i].touched ? squares(o->item[i].e->p.t.grad, tensor_count(&o->item[i].e->p.t)) : 0;
+    for (int i = 0; i < o->count; i++)
+        sum += part[i];
+    free(part);
+    return sqrt(sum);
+}
+
+static void step_one(learner *l, const learn_rates *r, float clip, double factor)
+{
+    l->steps++;
+    double rate = l->base_rate * factor, first = 1 - pow(r->beta1, (double)l->steps), second = 1 - pow(r->beta2, (double)l->steps);
+    float keep = (float)(1 - rate * l->decay), b1 = (float)(1 - r->beta1), b2 = (float)r->beta2,
+          step = (float)(rate / first), root = (float)sqrt(second), eps = (float)r->eps;
+    float *p = l->e->p.t.data, *g = l->e->p.t.grad, *m = l->m, *v = l->v;
+    int64_t n = tensor_count(&l->e->p.t);
+    for (int64_t i = 0; i < n; i++) {
+        float d = g[i] * clip;
+        m[i] += b1 * (d - m[i]);
+        v[i] = b2 * v[i] + (1 - b2) * d * d;
+        p[i] = p[i] * keep - step * (m[i] / (sqrtf(v[i]) / root + eps));
+    }
+}
+
+void optimizer_step(optimizer *o, double norm, double factor)
+{
+    float clip = o->rates.clip > 0 ? (float)fmin(1, o->rates.clip / (norm + 1e-6)) : 1;
+    #pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < o->count; i++)
+        if (o->item[i].touched)
+            step_one(&o->item[i], &o->rates, clip, factor);
+}
