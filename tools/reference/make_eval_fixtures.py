@@ -3,9 +3,11 @@
     make_eval_fixtures.py make DIR [--seed N] [--kind mixed|ties|empty|strings|floats|zero|negative|many]
     make_eval_fixtures.py compare SAMITE [--count N] [--first SEED]     random files: samite against pycocotools
     make_eval_fixtures.py cgf1 SAMITE [--count N]                       samite against sam3.eval.cgf1_eval
+    make_eval_fixtures.py video SAMITE [--count N]                      samite against TrackEval (HOTA, J&F), to 1e-12
     make_eval_fixtures.py big DIR [--images N --objects N --detections N] [--masks]
 
-SAMITE is the program. Every double has to be equal. Needs numpy and pycocotools (cgf1: sam3).
+SAMITE is the program. Every double has to be equal. Needs numpy and pycocotools (cgf1: sam3; video: trackeval,
+scikit-image, opencv-python-headless).
 """
 
 import argparse
@@ -255,6 +257,97 @@ def cgf1(samite, count, first):
     print("%d files, %d numbers, all equal" % (count, total))
 
 
+def tracks(seed):
+    """Objects moving through short videos, and tracks of them that drift, break off, swap and vanish."""
+    rng = np.random.RandomState(seed)
+    videos, anns, dets = [], [], []
+    for v in range(rng.randint(1, 4)):
+        h, w, n = int(rng.randint(30, 150)), int(rng.randint(30, 200)), int(rng.randint(1, 14))
+        videos.append({"id": v + 5, "height": h, "width": w, "length": n, "name": "clip%d" % v})
+        for _ in range(rng.randint(0, 5)):
+            category, size = int(rng.randint(1, 3)), rng.uniform(4, 25, 2)
+            start, speed = rng.rand(2) * (w, h), rng.randn(2) * 3
+            from_, to = sorted(rng.randint(0, n + 1, 2)) if rng.rand() < 0.5 else (0, n)
+            place = [start + speed * f for f in range(n)]
+
+            def shape(f, off, scale):
+                r = rle_of([blob(np.random.RandomState(seed), h, w, place[f][0] + off[0], place[f][1] + off[1],
+                                 size[0] * scale, size[1] * scale)], h, w)
+                return text_rle(r) if rle_area(r) else None
+            anns.append({"id": len(anns) + 1, "video_id": v + 5, "category_id": category, "iscrowd": 0,
+                         "segmentations": [shape(f, (0, 0), 1) if from_ <= f < to else None for f in range(n)]})
+            if rng.rand() < 0.85:
+                cut = rng.randint(0, n + 1)
+                parts = [(0, cut), (cut, n)] if rng.rand() < 0.4 else [(0, n)]
+                for a, b in parts:
+                    dets.append({"video_id": v + 5, "category_id": category, "score": float(rng.rand()), "segmentations": [
+                        shape(f, rng.randn(2) * 3, rng.uniform(0.7, 1.3)) if a <= f < b and rng.rand() < 0.9 else None
+                        for f in range(n)]})
+    rng.shuffle(dets)
+    anns, dets = ([a for a in which if any(a["segmentations"]) or rng.rand() < 0.2] for which in (anns, dets))
+    return {"videos": videos, "annotations": anns, "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]}, dets
+
+
+def rle_area(rle):
+    from pycocotools import mask
+    return int(mask.area(rle))
+
+
+def video_reference(gt, dets):
+    from pycocotools import mask
+    from trackeval.metrics import HOTA, JAndF
+    hota, jf = HOTA(), JAndF()
+    all_hota, all_jf = {}, {}
+    for v in gt["videos"]:
+        for c in gt["categories"]:
+            g, d = ([a for a in which if (a["video_id"], a["category_id"]) == (v["id"], c["id"]) and any(a["segmentations"])]
+                    for which in (gt["annotations"], dets))  # TrackEval does not know objects that are never seen
+            if not g and not d:
+                continue
+            data = {"num_timesteps": v["length"], "num_gt_ids": len(g), "num_tracker_ids": len(d), "seq": "s"}
+            for name, which in (("gt", g), ("tracker", d)):
+                data[name + "_ids"] = [np.array([i for i, a in enumerate(which) if a["segmentations"][f]], dtype=int)
+                                       for f in range(v["length"])]
+                data[name + "_dets"] = [[a["segmentations"][f] for a in which if a["segmentations"][f]] for f in range(v["length"])]
+                data["num_%s_dets" % name] = sum(map(len, data[name + "_ids"]))
+            data["similarity_scores"] = []
+            for a, b in zip(data["gt_dets"], data["tracker_dets"]):
+                iou = mask.iou(a, b, [False] * len(b))
+                data["similarity_scores"].append(np.array(iou).reshape(len(a), len(b)))
+            key = (v["id"], c["id"])
+            all_hota[key] = hota.eval_sequence(data)
+            if g:
+                all_jf[key] = jf.eval_sequence(dict(data))
+    return hota.combine_sequences(all_hota) if all_hota else None, jf.combine_sequences(all_jf) if all_jf else None
+
+
+def video(samite, count, first):
+    folder, total, worst = tempfile.mkdtemp(), 0, 0.0
+    for seed in range(first, first + count):
+        gt, dets = tracks(seed)
+        gt_path, dt_path = write(folder, "gt.json", gt), write(folder, "dt.json", dets)
+        run = subprocess.run(samite.split() + ["--video", "--gt", gt_path, "--dt", dt_path, "--json"], capture_output=True, text=True)
+        if run.returncode:
+            raise SystemExit("seed %d: samite failed: %s" % (seed, run.stderr))
+        got = json.loads(run.stdout)
+        with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+            hota, jf = video_reference(gt, dets)
+        pairs = []
+        for name in ("HOTA", "DetA", "AssA", "DetRe", "DetPr", "AssRe", "AssPr", "LocA", "OWTA"):
+            if hota:
+                pairs.append((name, got["video"][name], float(np.mean(hota[name]))))
+                pairs += [(name, got["video_thresholds"]["%s@%.2f" % (name, 0.05 + 0.05 * a)], float(hota[name][a])) for a in range(19)]
+        for name in ("J&F", "J-Mean", "J-Recall", "J-Decay", "F-Mean", "F-Recall", "F-Decay"):
+            if jf and name != "J&F":
+                pairs.append((name, got["video"][name], float(jf[name])))
+        for name, have, want in pairs:
+            worst = max(worst, abs(have - want))
+            if not abs(have - want) <= 1e-12:
+                raise SystemExit("seed %d: %s is %r, expected %r (files in %s)" % (seed, name, have, want, folder))
+        total += len(pairs)
+    print("%d files, %d numbers, largest difference %g" % (count, total, worst))
+
+
 def big(folder, images, objects, detections, masks, seed=0):
     """A set of the size of COCO's validation set."""
     rng = np.random.RandomState(seed)
@@ -310,7 +403,7 @@ def big(folder, images, objects, detections, masks, seed=0):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("what", choices=("make", "compare", "cgf1", "big"))
+    ap.add_argument("what", choices=("make", "compare", "cgf1", "video", "big"))
     ap.add_argument("where", help="folder, or the program with its sub-command: \"samite eval\"")
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--kind", choices=KINDS, default="mixed")
@@ -325,6 +418,8 @@ def main():
         compare(a.where, a.count, a.first)
     elif a.what == "cgf1":
         cgf1(a.where, a.count, a.first)
+    elif a.what == "video":
+        video(a.where, a.count, a.first)
     elif a.what == "big":
         big(a.where, a.images, a.objects, a.detections, a.masks)
     else:

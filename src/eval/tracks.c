@@ -1,0 +1,274 @@
+/* tracks.c - reads COCO-video JSON; every mask is checked and kept as compressed run lengths. */
+#include "eval/tracks.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+#define MOST_FRAMES  10000000
+
+static int no_memory(const track_set *s, samite_error *err)
+{
+    return fail(err, SAMITE_RESOURCE, "not enough memory to read %s", s->path);
+}
+
+/* ---- values ---- */
+
+/* Id of a JSON value; the characters are in `room` or belong to the value. */
+static id_value id_of(const json_t *v, char room[64])
+{
+    if (json_is_string(v))
+        return id_from_string(json_string_value(v), json_string_length(v));
+    if (!json_is_number(v))
+        return (id_value){0};
+    if (json_is_integer(v))
+        snprintf(room, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else
+        snprintf(room, 64, "%.17g", json_real_value(v));
+    return id_from_number(room, strlen(room));
+}
+
+static int polygons_mask(rle *out, const json_t *list, int width, int height, const char *what, samite_error *err)
+{
+    size_t n = json_array_size(list);
+    rle *parts = calloc(n + 1, sizeof *parts);
+    int code = parts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "%s: not enough memory", what);
+    for (size_t i = 0; i < n && !code; i++) {
+        const json_t *one = json_array_get(list, i);
+        size_t k = json_array_size(one);
+        double *xy = malloc((k + 1) * sizeof *xy);
+        samite_error why = {0};
+        for (size_t c = 0; xy && c < k; c++)
+            xy[c] = json_number_value(json_array_get(one, c));
+        if (!xy || k % 2 || k < 6)
+            code = fail(err, SAMITE_INPUT, "%s: polygon %zu has %zu numbers; expected pairs x, y of at least 3 points", what, i + 1, k);
+        else if ((code = rle_from_polygon(&parts[i], xy, k / 2, width, height, &why)) != SAMITE_OK)
+            fail(err, code, "%s: %s", what, why.text);
+        free(xy);
+    }
+    if (!code)
+        code = rle_merge(out, parts, n, false, err);
+    for (size_t i = 0; parts && i < n; i++)
+        rle_free(&parts[i]);
+    free(parts);
+    return code;
+}
+
+static int counts_mask(rle *out, const json_t *list, int width, int height, const char *what, samite_error *err)
+{
+    size_t n = json_array_size(list);
+    uint32_t *counts = malloc((n + 1) * sizeof *counts);
+    int code = counts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "%s: not enough memory", what);
+    for (size_t i = 0; i < n && !code; i++) {
+        json_int_t v = json_integer_value(json_array_get(list, i));
+        if (v < 0 || v > UINT32_MAX || !json_is_integer(json_array_get(list, i)))
+            code = fail(err, SAMITE_INPUT, "%s: run length %zu is no number of pixels", what, i + 1);
+        else
+            counts[i] = (uint32_t)v;
+    }
+    if (!code)
+        code = rle_from_counts(out, counts, n, width, height, what, err);
+    free(counts);
+    return code;
+}
+
+static int mask_of(rle *out, const json_t *v, const video_size *video, const char *what, samite_error *err)
+{
+    const json_t *size = json_object_get(v, "size"), *counts = json_object_get(v, "counts");
+    if (json_is_array(v))
+        return polygons_mask(out, v, video->width, video->height, what, err);
+    if (json_array_size(size) != 2 || !(json_is_string(counts) || json_is_array(counts)))
+        return fail(err, SAMITE_INPUT, "%s: expected polygons, or run lengths with size and counts", what);
+    json_int_t h = json_integer_value(json_array_get(size, 0)), w = json_integer_value(json_array_get(size, 1));
+    if (h != video->height || w != video->width)
+        return fail(err, SAMITE_INPUT, "%s: its mask has %lld x %lld pixels (width x height), the video %d x %d", what,
+                    (long long)w, (long long)h, video->width, video->height);
+    if (json_is_array(counts))
+        return counts_mask(out, counts, video->width, video->height, what, err);
+    return rle_from_string(out, json_string_value(counts), json_string_length(counts), video->width, video->height, what, err);
+}
+
+/* ---- records ---- */
+
+static int add_video(track_set *s, const json_t *v, size_t at, samite_error *err)
+{
+    char room[64];
+    bool known;
+    id_value id = id_of(json_object_get(v, "id"), room);
+    json_int_t w = json_integer_value(json_object_get(v, "width")), h = json_integer_value(json_object_get(v, "height"));
+    const json_t *files = json_object_get(v, "file_names");
+    json_int_t n = json_is_integer(json_object_get(v, "length")) ? json_integer_value(json_object_get(v, "length"))
+                                                                  : (json_int_t)json_array_size(files);
+    if (id.kind == ID_NONE)
+        return fail(err, SAMITE_INPUT, "%s: video number %zu has no id", s->path, at + 1);
+    if (w < 1 || h < 1 || w > 1 << 15 || h > 1 << 15 || n < 1 || n > MOST_FRAMES)
+        return fail(err, SAMITE_INPUT, "%s: video number %zu needs width, height and length (frames)", s->path, at + 1);
+    int32_t index = ids_put(&s->video_ids, &id, &known);
+    if (index < 0 || grow(&s->videos, (size_t)index, &s->video_room, sizeof *s->videos))
+        return no_memory(s, err);
+    if (known)
+        return fail(err, SAMITE_INPUT, "%s: video number %zu repeats an id", s->path, at + 1);
+    const char *name = json_string_value(json_object_get(v, "name"));
+    s->videos[index] = (video_size){(int)w, (int)h, (size_t)n, name ? pool_string(&s->texts, name, strlen(name)) : NULL};
+    return SAMITE_OK;
+}
+
+static int add_category(track_set *s, const json_t *v, size_t at, samite_error *err)
+{
+    char room[64];
+    bool known;
+    id_value id = id_of(json_object_get(v, "id"), room);
+    const char *name = json_string_value(json_object_get(v, "name"));
+    if (id.kind == ID_NONE)
+        return fail(err, SAMITE_INPUT, "%s: category number %zu has no id", s->path, at + 1);
+    int32_t index = ids_put(&s->category_ids, &id, &known);
+    if (index < 0 || grow(&s->categories, (size_t)index, &s->category_room, sizeof *s->categories))
+        return no_memory(s, err);
+    s->categories[index] = name ? pool_string(&s->texts, name, strlen(name)) : "";
+    return s->categories[index] ? SAMITE_OK : no_memory(s, err);
+}
+
+static int add_masks(track_set *s, const track_set *truth, track *t, const json_t *list, size_t at, samite_error *err)
+{
+    const video_size *video = &truth->videos[t->video];
+    int code = SAMITE_OK;
+    t->mask = pool_take(&s->texts, video->frames * sizeof *t->mask);
+    if (!t->mask)
+        return no_memory(s, err);
+    for (size_t f = 0; f < video->frames; f++)
+        t->mask[f] = NULL;
+    for (size_t f = 0; f < video->frames && !code; f++) {
+        const json_t *v = json_array_get(list, f);
+        char what[200], *text = NULL;
+        rle r = {0};
+        if (!v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0))
+            continue;
+        snprintf(what, sizeof what, "%.100s: track number %zu, frame %zu", s->path, at + 1, f);
+        code = mask_of(&r, v, video, what, err);
+        if (!code && rle_area(&r) == 0) {
+            s->empty_masks++;
+        } else if (!code) {
+            code = rle_to_string(&text, &r, err);
+            if (!code && !(t->mask[f] = pool_string(&s->texts, text, strlen(text))))
+                code = no_memory(s, err);
+        }
+        free(text);
+        rle_free(&r);
+    }
+    return code;
+}
+
+static int add_track(track_set *s, const track_set *truth, const json_t *v, size_t at, samite_error *err)
+{
+    char room[64], name[64];
+    const json_t *list = json_object_get(v, "segmentations");
+    id_value video = id_of(json_object_get(v, "video_id"), room);
+    track t = {.video = video.kind ? ids_find(&truth->video_ids, &video) : -1, .score = 1};
+    if (t.video < 0)
+        return fail(err, SAMITE_INPUT, "%s: track number %zu is on video id %s, which %s does not have", s->path, at + 1,
+                    id_print(name, sizeof name, &video), truth->path);
+    id_value category = id_of(json_object_get(v, "category_id"), room);
+    t.category = category.kind ? ids_find(&truth->category_ids, &category) : -1;
+    if (t.category < 0) {
+        s->unknown_categories++;
+        return SAMITE_OK;
+    }
+    if (!json_is_array(list) || json_array_size(list) != truth->videos[t.video].frames)
+        return fail(err, SAMITE_INPUT, "%s: track number %zu has %zu segmentations; expected a list with one for each of the %zu "
+                    "frames, null where the object is not seen", s->path, at + 1, json_array_size(list), truth->videos[t.video].frames);
+    if (json_is_number(json_object_get(v, "score")))
+        t.score = json_number_value(json_object_get(v, "score"));
+    int code = add_masks(s, truth, &t, list, at, err);
+    bool seen = false;
+    for (size_t f = 0; f < truth->videos[t.video].frames && !code; f++)
+        seen |= t.mask[f] != NULL;
+    if (!code && !seen)
+        return SAMITE_OK;
+    if (!code && grow(&s->tracks, s->count, &s->room, sizeof *s->tracks))
+        code = no_memory(s, err);
+    if (!code)
+        s->tracks[s->count++] = t;
+    return code;
+}
+
+/* ---- files ---- */
+
+static int load(json_t **out, track_set *s, const char *path, samite_error *err)
+{
+    file_map m;
+    json_error_t e;
+    *s = (track_set){0};
+    *out = NULL;
+    int code = file_map_open(&m, path, err);
+    if (code)
+        return code;
+    s->path = pool_string(&s->texts, path, strlen(path));
+    if (!s->path)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory to read %s", path);
+    if (!code && !(*out = json_loadb((const char *)m.data, m.size, 0, &e)))
+        code = fail(err, SAMITE_INPUT, "%s, line %d, column %d: broken JSON (%s)", path, e.line, e.column, e.text);
+    file_map_close(&m);
+    return code;
+}
+
+int track_set_read(track_set *out, const char *path, samite_error *err)
+{
+    json_t *o, *v;
+    size_t i;
+    int code = load(&o, out, path, err);
+    const char *const needed[] = {"videos", "categories", "annotations"};
+    for (int k = 0; k < 3 && !code; k++)
+        if (!json_is_array(json_object_get(o, needed[k])))
+            code = fail(err, SAMITE_INPUT, "%s has no \"%s\"; expected videos, categories and annotations", path, needed[k]);
+    json_array_foreach(json_object_get(o, "videos"), i, v)
+        code = code ? code : add_video(out, v, i, err);
+    json_array_foreach(json_object_get(o, "categories"), i, v)
+        code = code ? code : add_category(out, v, i, err);
+    json_array_foreach(json_object_get(o, "annotations"), i, v)
+        code = code ? code : add_track(out, out, v, i, err);
+    json_decref(o);
+    if (code)
+        track_set_free(out);
+    return code;
+}
+
+int track_results_read(track_set *out, const track_set *truth, const char *path, samite_error *err)
+{
+    json_t *o, *v;
+    size_t i;
+    int code = load(&o, out, path, err);
+    const json_t *list = json_is_array(o) ? o : json_object_get(o, "annotations");
+    if (!code && !json_is_array(list))
+        code = fail(err, SAMITE_INPUT, "%s has no tracks: expected a list of objects, or an object with \"annotations\"", path);
+    json_array_foreach(list, i, v)
+        code = code ? code : add_track(out, truth, v, i, err);
+    json_decref(o);
+    if (code)
+        track_set_free(out);
+    return code;
+}
+
+void track_set_free(track_set *s)
+{
+    ids_free(&s->video_ids);
+    ids_free(&s->category_ids);
+    free(s->videos);
+    free(s->categories);
+    free(s->tracks);
+    pool_free(&s->texts);
+    *s = (track_set){0};
+}
+
+int track_mask(rle *out, const track_set *truth, const track *t, size_t frame, samite_error *err)
+{
+    const video_size *v = &truth->videos[t->video];
+    const char *m = t->mask[frame];
+    if (m)
+        return rle_from_string(out, m, strlen(m), v->width, v->height, "mask", err);
+    uint32_t all = (uint32_t)v->width * (uint32_t)v->height;
+    return rle_from_counts(out, &all, 1, v->width, v->height, "mask", err);
+}
