@@ -1,4 +1,4 @@
-/* kernels.c - every slot of every level of this CPU against the reference level; `--bench` measures instead. */
+/* kernels.c - every slot of every level of this CPU against the reference level; `--bench [LEVEL]` measures instead. */
 #include <omp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -456,6 +456,6 @@ int main(int argc, char **argv)
 
     level_count = kernels_levels(levels, 8);
     if (argc > 1 && !strcmp(argv[1], "--bench"))
-        return kernels_bench();
+        return argc > 2 && !kernels_cap(argv[2]) ? 2 : kernels_bench();
     return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }

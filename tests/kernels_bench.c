@@ -62,6 +62,148 @@ static void bench_attention(const kernels *k, const attention_bench *s)
     drop(q, 0), drop(kv, 0), drop(y, 0), drop(rope, 0), drop(bias, 0);
 }
 
+/* One call of a slot over `rows` x `cols` values of each of the buffers. */
+typedef struct row_bench {
+    const char *name;
+    void (*run)(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols);
+    int64_t rows, cols;
+    double passes;      /* how often a value of this many bytes / 4 is read or written */
+} row_bench;
+
+static void call_add(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->add(y, x, small, rows * cols, cols);
+}
+
+static void call_axpy(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->axpy(y, x, 1e-9f, rows * cols);
+}
+
+static void call_gelu(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->activate(y, x, ACT_GELU, rows * cols);
+}
+
+static void call_sigmoid(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->activate(y, x, ACT_SIGMOID, rows * cols);
+}
+
+static void call_gelu_backward(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->activate_backward(y, x, x, ACT_GELU, rows * cols);
+}
+
+static void call_norm(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->norm(y, NULL, NULL, x, small, small, rows, cols, 1e-5f);
+}
+
+static void call_group_norm(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->group_norm(y, NULL, NULL, x, small, small, 1, rows, cols, 8, 1e-5f, true);
+}
+
+static void call_to_bf16(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->to_bf16((uint16_t *)y, x, rows * cols);
+}
+
+static void call_column_sums(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    k->column_sums(y, x, rows, cols, cols);
+}
+
+static const row_bench row_calls[] = {
+    {"add", call_add, 5184, 1024, 2},
+    {"axpy", call_axpy, 5184, 1024, 3},
+    {"gelu", call_gelu, 5184, 1024, 2},
+    {"sigmoid", call_sigmoid, 5184, 1024, 2},
+    {"gelu backward", call_gelu_backward, 5184, 1024, 3},
+    {"norm", call_norm, 5184, 1024, 2},
+    {"norm", call_norm, 5184, 256, 2},
+    {"group_norm + relu", call_group_norm, 82944, 256, 3},
+    {"to_bf16", call_to_bf16, 5184, 1024, 1.5},
+    {"column_sums", call_column_sums, 5184, 1024, 1},
+};
+
+static void bench_rows(const kernels *k, const row_bench *b)
+{
+    int64_t n = b->rows * b->cols;
+    float *x = random_floats(n, 0, 1), *y = random_floats(n, 0, 2), *small = random_floats(b->cols, 0, 3);
+    double best = 1e30;
+
+    for (int i = 0; i < 15; i++) {
+        double start = now();
+        b->run(k, y, x, small, b->rows, b->cols);
+        best = fmin(best, now() - start);
+    }
+    printf("  %-18s %6ld x %5ld  %9.3f ms %6.1f GB/s\n", b->name, (long)b->rows, (long)b->cols, best * 1e3,
+           4e-9 * b->passes * (double)n / best);
+    drop(x, 0), drop(y, 0), drop(small, 0);
+}
+
+typedef struct linear_bench { int64_t rows, in, out; activation act; bool residual; } linear_bench;
+
+static const linear_bench linear_shapes[] = {
+    {5184, 1024, 3072, ACT_NONE, false}, {5184, 1024, 1024, ACT_NONE, true}, {5184, 1024, 4736, ACT_GELU, false},
+    {5184, 4736, 1024, ACT_NONE, true},  {5184, 256, 2048, ACT_RELU, false}, {5184, 2048, 256, ACT_NONE, true},
+    {201, 256, 2048, ACT_RELU, false},   {32, 1024, 4096, ACT_GELU, false},  {8, 1024, 3072, ACT_NONE, false},
+    {1, 256, 256, ACT_RELU, false},
+};
+
+static void bench_linear(const linear_bench *b, gemm_type type)
+{
+    float *x = random_floats(b->rows * b->in, 0, 1), *w = random_floats(b->out * b->in, 0, 2), *y = random_floats(b->rows * b->out, 0, 3);
+    gemm_weights *packed = gemm_pack(w, w, b->out, b->in, b->in, type);
+    void *scratch = malloc(gemm_scratch(packed, b->rows) + 1);
+    double best = 1e30, flops = 2e-9 * (double)(b->rows * b->in * b->out);
+
+    for (int i = 0; i < (flops > 1 ? 4 : 50); i++) {
+        double start = now();
+        gemm_run(packed, y, b->out, x, b->in, b->rows, b->act, b->residual ? y : NULL, scratch);
+        best = fmin(best, now() - start);
+    }
+    printf("  linear %s %5ld x %4ld -> %4ld%s%s  %9.3f ms %7.1f GFLOP/s, weights %5.1f GB/s\n", type == GEMM_BF16 ? "bf16" : "f32 ",
+           (long)b->rows, (long)b->in, (long)b->out, b->act ? " + act" : "", b->residual ? " + residual" : "", best * 1e3,
+           flops / best, 1e-9 * (double)gemm_weights_bytes(packed) / best);
+    gemm_weights_free(packed);
+    free(scratch);
+    drop(x, 0), drop(w, 0), drop(y, 0);
+}
+
+typedef struct conv_bench { conv_shape s; int64_t side; } conv_bench;
+
+static const conv_bench conv_shapes[] = {
+    {{256, 256, 3, 1, 1, 1}, 288}, {{256, 256, 3, 1, 1, 1}, 144}, {{256, 256, 3, 1, 1, 1}, 72}, {{3, 1024, 14, 14, 0, 1}, 1008},
+    {{256, 256, 7, 1, 3, 256}, 72},
+};
+
+static void bench_conv(const conv_bench *b, gemm_type type)
+{
+    const conv_shape *s = &b->s;
+    int64_t side = (b->side + 2 * s->pad - s->kernel) / s->stride + 1, inner = s->in / s->groups * s->kernel * s->kernel;
+    float *x = random_floats(b->side * b->side * s->in, 0, 1), *w = random_floats(inner * s->out, 0, 2),
+          *y = random_floats(side * side * s->out, 0, 3);
+    conv_weights *packed = conv_pack(w, w, s, type);
+    double best = 1e30, flops = 2e-9 * (double)(side * side * s->out * inner);
+
+    for (int i = 0; i < (flops > 20 ? 2 : 5); i++) {
+        double start = now();
+        conv_run(packed, y, x, 1, b->side, b->side, ACT_NONE);
+        best = fmin(best, now() - start);
+    }
+    printf("  convolution %s %ld x %ld, stride %ld, groups %ld, %4ld -> %4ld, side %4ld  %9.3f ms %7.1f GFLOP/s\n",
+           type == GEMM_BF16 ? "bf16" : "f32 ", (long)s->kernel, (long)s->kernel, (long)s->stride, (long)s->groups, (long)s->in,
+           (long)s->out, (long)b->side, best * 1e3, flops / best);
+    conv_weights_free(packed);
+    drop(x, 0), drop(w, 0), drop(y, 0);
+}
+
+#define EACH(array, i) size_t i = 0; i < sizeof array / sizeof *array; i++
+
+/* Products and convolutions run at the level that kernels_cap() allows, the slots at every level. */
 int kernels_bench(void)
 {
     const kernels *levels[8];
@@ -70,9 +212,18 @@ int kernels_bench(void)
     rate = gemm_rate(GEMM_F32);
     printf("%s\n%d threads, product %.1f GFLOP/s in f32, %.1f in bf16\n", kernels_cpu_features(), omp_get_max_threads(), rate,
            gemm_rate(GEMM_BF16));
+    printf("%s\n", kernels_get()->level);
+    for (int type = GEMM_F32; type <= GEMM_BF16; type++) {
+        for (EACH(linear_shapes, i))
+            bench_linear(&linear_shapes[i], (gemm_type)type);
+        for (EACH(conv_shapes, i))
+            bench_conv(&conv_shapes[i], (gemm_type)type);
+    }
     for (int l = 1; l < n; l++) {
         printf("%s\n", levels[l]->level);
-        for (size_t i = 0; i < sizeof attention_shapes / sizeof *attention_shapes; i++)
+        for (EACH(row_calls, i))
+            bench_rows(levels[l], &row_calls[i]);
+        for (EACH(attention_shapes, i))
             bench_attention(levels[l], &attention_shapes[i]);
     }
     return 0;
