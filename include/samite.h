@@ -375,6 +375,26 @@ typedef struct samite_answer {
 SAMITE_API int  samite_image_click(samite_image *im, const samite_click *click, samite_answer **out, samite_error *err);
 SAMITE_API void samite_answer_free(samite_answer *a);
 
+/* ---- 10. Export: files for other engines --------------------------------------------------------------------------- */
+
+enum { SAMITE_PART_IMAGE = 1, SAMITE_PART_TEXT = 2, SAMITE_PART_HEAD = 4, SAMITE_PARTS_DETECTOR = 7 };
+
+typedef struct samite_export_options {
+    size_t      size;                  /* set by the initializer */
+    const char *folder;                /* made if missing; files image_encoder.onnx, text_encoder.onnx, grounding_head.onnx */
+    unsigned    parts;                 /* SAMITE_PART_..; 0 = the detector's three */
+    int         prompt_length;         /* tokens of a prompt, padding included; 0 = the model's context */
+    int         external;              /* weights in a file beside: 1 always, -1 never, 0 when larger than 1 GB */
+    samite_compared_fn each;           /* check: called once per output of every part; may be NULL */
+    const char *library;               /* check: path of libonnxruntime, or NULL = look for it */
+    void       *user;                  /* handed to `each` */
+} samite_export_options;
+#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL}
+
+/* Writes ONNX files (opset 17, fixed shapes) from the model; every file is checked for its structure afterwards. The input
+ * side is that of the model as opened. */
+SAMITE_API int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -108,14 +108,20 @@ static tensor *extended_mask(run *r, tensor *mask, int64_t more)
     return concat(r, mask, valid, 1);
 }
 
-void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
-                 grounded *out)
+void sam3_ground_with(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
+                      const decoder_options *o, grounded *out)
 {
     tensor *tokens = geometry_forward(r, &m->geometry, x, im->level[2], im->codes);
     out->mask = extended_mask(r, mask, tokens->dim[1]);
     out->prompt = concat(r, words, tokens, 1);
     out->memory = fusion_forward(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask);
-    decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, NULL, &out->found);
+    decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, o, &out->found);
+}
+
+void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
+                 grounded *out)
+{
+    sam3_ground_with(r, m, im, words, mask, x, NULL, out);
 }
 
 tensor *sam3_masks(run *r, const sam3 *m, const encoded_image *im, const grounded *g, const int32_t *query, int count)

@@ -68,6 +68,9 @@ typedef struct grounded {
 /* words [B, n, d] from text_forward; mask [B, n] 1 = padding, or NULL; examples of the prompt or NULL. */
 void sam3_ground(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
                  grounded *out);
+/* The same with what the decoder is asked for besides (training, exports); o NULL: nothing. */
+void sam3_ground_with(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
+                      const decoder_options *o, grounded *out);
 /* Mask logits of the chosen queries of a single prompt: [1, n, 4t, 4t]. */
 tensor *sam3_masks(run *r, const sam3 *m, const encoded_image *im, const grounded *g, const int32_t *query, int count);
 

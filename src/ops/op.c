@@ -23,12 +23,12 @@ bool op_begin(run *r, op_call *c)
 
 tensor *op_output(run *r, const op_call *c, int axes, const int64_t *dim)
 {
-    tensor *t = run_constant(r, axes, dim);
-    if (r->failed)
+    value *v = value_with_memory(r, axes, dim);
+    if (!v)
         return run_bad(r);
-    t->id = ++r->last_id;
-    value_of(t)->wants = c->grad;
-    return t;
+    v->t.id = ++r->last_id;
+    v->wants = c->grad;
+    return &v->t;
 }
 
 tensor *op_output_like(run *r, const op_call *c, const tensor *x)

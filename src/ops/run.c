@@ -367,13 +367,21 @@ tensor *run_indices(run *r, const int32_t *index, int axes, const int64_t *dim)
     return &v->t;
 }
 
-tensor *run_constant(run *r, int axes, const int64_t *dim)
+value *value_with_memory(run *r, int axes, const int64_t *dim)
 {
     value *v = value_new(r, axes, dim);
     if (!v)
-        return run_bad(r);
+        return NULL;
     v->bytes = padded((size_t)tensor_count(&v->t) * sizeof(float));
     v->t.data = value_take(r, v->bytes, &v->offset);
+    return r->failed ? NULL : v;
+}
+
+tensor *run_constant(run *r, int axes, const int64_t *dim)
+{
+    value *v = value_with_memory(r, axes, dim);
+    if (v && r->options.mode == TRACE && r->options.keep_constants)
+        v->t.data = run_record(r, v->bytes);
     return r->failed ? run_bad(r) : &v->t;
 }
 

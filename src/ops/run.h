@@ -1,8 +1,8 @@
 /* run.h - decides what calling an op means: compute (RUN), compute and remember (TAPE), only propagate shapes (TRACE).
  *
  * Sticky error: the first op that fails records a message in the run; ops then return a shared BAD tensor (axes 1,
- * dim 1) and do nothing. Check run_status() once per public call. BAD has data NULL, as every value of a TRACE has:
- * code that touches numbers itself (constants, observers) looks at `data` first.
+ * dim 1) and do nothing. Check run_status() once per public call. BAD has data NULL, as every value of a TRACE has but
+ * constants that were asked for: code that touches numbers itself (constants, observers) looks at `data` first.
  *
  * Memory: values live in one arena. run_mark / run_keep bracket a scope: everything taken since the mark is given back,
  * the kept tensors move down to it (with the whole value they look into, if they are views). In TAPE nothing is given
@@ -22,6 +22,7 @@ typedef struct run run;
 typedef struct run_options {
     run_mode  mode;
     size_t    memory_limit;                /* bytes for values; 0 = no limit of our own */
+    bool      keep_constants;              /* TRACE: run_constant has data, which stays as long as the records */
     /* Called now and then from long ops and parts with the part's path; nonzero = stop (SAMITE_CANCELLED). */
     int     (*cancelled)(void *user);
     void     *cancel_user;
@@ -60,7 +61,8 @@ size_t  run_peak(const run *r);                              /* most bytes in us
 /* Values that come from outside. `data` is borrowed and must live as long as the value is used (NULL in TRACE). */
 tensor *run_input(run *r, const float *data, int axes, const int64_t *dim);
 tensor *run_indices(run *r, const int32_t *index, int axes, const int64_t *dim);
-/* An uninitialised value of this run (for constants computed by the caller: position codes), id 0, no gradient. */
+/* An uninitialised value of this run (for constants computed by the caller: position codes), id 0, no gradient. In
+ * TRACE it has data only if keep_constants was asked for. */
 tensor *run_constant(run *r, int axes, const int64_t *dim);
 /* A parameter as a value (id 0): its gradient is recorded in TAPE when it is trainable and has t.grad. */
 tensor *run_param(run *r, param *p);

@@ -64,6 +64,7 @@ void  *run_record(run *r, size_t bytes);                       /* NULL and an er
 record_mark run_record_mark(const run *r);
 void   run_record_release(run *r, record_mark mark);
 value *value_new(run *r, int axes, const int64_t *dim);        /* no memory yet; NULL and an error */
+value *value_with_memory(run *r, int axes, const int64_t *dim);   /* uninitialised; NULL and an error */
 void  *value_take(run *r, size_t bytes, size_t *offset);       /* from the values arena; bytes padded */
 void  *scratch_take(run *r, size_t bytes);                     /* from the scratch arena; bytes padded */
 bool   run_polled(run *r);                                     /* false: failed or cancelled */

@@ -1,0 +1,94 @@
+/* export.c - `samite export`: files for other engines. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "session.h"
+
+typedef struct export_settings {
+    engine_settings engine;
+    const char     *out, *parts, *weights;
+    int             prompt;
+} export_settings;
+
+static const option options[] = {
+    MODEL_OPTION(export_settings),
+    {"--out", 'o', OPTION_TEXT, offsetof(export_settings, out), "DIR", .help = "folder for the files"},
+    {"--parts", 0, OPTION_TEXT, offsetof(export_settings, parts), "LIST",
+     .help = "image, text, head, separated by commas (default: all)"},
+    {"--size", 0, OPTION_INT, offsetof(export_settings, engine.side), "PIXELS",
+     .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536},
+    {"--prompt-len", 0, OPTION_INT, offsetof(export_settings, prompt), "N",
+     .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
+    {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
+     .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
+    QUIET_OPTION(export_settings),
+    {0}
+};
+
+static int parts_from(unsigned *parts, const char *list, samite_error *err)
+{
+    static const char *const names[] = {"image", "text", "head"};
+    *parts = 0;
+    while (list && *list) {
+        size_t n = strcspn(list, ",");
+        unsigned found = 0;
+        for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+            if (strlen(names[i]) == n && !strncmp(names[i], list, n))
+                found = 1u << i;
+        if (!found)
+            return fail(err, SAMITE_USAGE, "--parts: \"%.*s\" is none of image, text, head", (int)n, list);
+        *parts |= found;
+        list += n + (list[n] == ',');
+    }
+    return SAMITE_OK;
+}
+
+static int export_model(const export_settings *s, samite_error *err)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_model *m;
+    if (!s->out)
+        return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
+    int code = parts_from(&o.parts, s->parts, err);
+    if (!code)
+        code = open_model(&m, &s->engine, err);
+    if (code)
+        return code;
+    o.folder = s->out;
+    o.prompt_length = s->prompt;
+    o.external = !s->weights ? 0 : !strcmp(s->weights, "beside") ? 1 : -1;
+    code = samite_export_onnx(m, &o, err);
+    if (!code)
+        code = check_interrupt(err);
+    samite_model_free(m);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    export_settings s = {0};
+    samite_error err = {0};
+    words rest = {0};
+    int status;
+    if (command_parse(&export_command, &s, argc, argv, &rest, 1, 1, &status)) {
+        progress_begin(s.engine.quiet);
+        int code = strcmp(rest.item[0], "onnx") ? fail(&err, SAMITE_USAGE, "\"%s\" is no format: onnx", rest.item[0])
+                                                : export_model(&s, &err);
+        progress_end();
+        status = code ? report(&err) : EXIT_OK;
+    }
+    words_free(&rest);
+    return status;
+}
+
+static const char details[] =
+    "Files in DIR: image_encoder.onnx, text_encoder.onnx, grounding_head.onnx (opset 17, fixed shapes).\n"
+    "\n"
+    "Examples:\n"
+    "  samite export onnx -m sam3.pt --out parts\n"
+    "  samite export onnx -m sam3.pt --out parts --parts image --size 672\n";
+
+const command export_command = {
+    "export", "write a model as files for other engines", "export onnx -m MODEL --out DIR [options]", details, options, run,
+};

@@ -1,0 +1,80 @@
+/* api_export.c - the parts of a model as files for other engines. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "export/parts.h"
+#include "export/to_onnx.h"
+#include "formats/onnx.h"
+#include "runtime/config_file.h"
+
+#define INSIDE_LIMIT ((uint64_t)1000 << 20)     /* bytes of weights from which on they get a file of their own */
+
+static float *values_of(void *user, const param *p)
+{
+    /* A param is the first member of its registry entry. */
+    return native_values(user, (const entry *)p);
+}
+
+static const char *file_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o,
+                      samite_error *err)
+{
+    graph g;
+    part_options options = {.batch = 1, .prompt = o->prompt_length};
+    char *json = config_to_json(&m->n->net->c);
+    int code = export_part_graph(&g, m->n->net, p, &options, err);
+    if (!code && !json)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
+    if (!code) {
+        const char *meta[][2] = {
+            {"samite.part", export_part_name(p)}, {CONFIG_KEY, json}, {"samite.source", file_of(m->n->source)},
+            {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"},
+            {NULL, NULL}};
+        bool external = o->external > 0 || (!o->external && graph_weight_bytes(&g) > INSIDE_LIMIT);
+        onnx_options as = {.name = export_part_name(p), .version = SAMITE_VERSION, .external = external,
+                           .meta = (const char *const (*)[2])meta, .values = values_of, .user = m->n};
+        code = graph_to_onnx(&g, path, &as, err);
+    }
+    graph_close(&g);
+    free(json);
+    return code;
+}
+
+static bool part_wanted(const samite_export_options *o, int p)
+{
+    return (o->parts ? o->parts : (unsigned)SAMITE_PARTS_DETECTOR) >> p & 1;
+}
+
+int samite_export_onnx(samite_model *m, const samite_export_options *options, samite_error *err)
+{
+    if (!m || !options || !options->folder)
+        return fail(err, SAMITE_USAGE, "samite_export_onnx: no model or no folder given");
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    options_copy(&o, sizeof o, options, options->size);
+    int code = make_folders(o.folder, err);
+    if (!code && !m->n->available[PART_MASK_HEAD])
+        code = fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
+    for (int p = 0; p < EXPORT_PARTS && !code; p++) {
+        char name[64];
+        if (!part_wanted(&o, p))
+            continue;
+        snprintf(name, sizeof name, "%s.onnx", export_part_name((export_part)p));
+        char *path = path_join(o.folder, name);
+        if (m->options.progress && m->options.progress(m->options.user, "export", (uint64_t)p, EXPORT_PARTS))
+            code = fail(err, SAMITE_CANCELLED, "stopped");
+        else
+            code = path ? write_part(m, (export_part)p, path, &o, err)
+                        : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", name);
+        free(path);
+    }
+    return code;
+}

@@ -1,0 +1,213 @@
+/* parts.c - image encoder, text encoder and grounding head: their inputs, a trace, their outputs. */
+#include "export/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/lower.h"
+
+const char *export_part_name(export_part p)
+{
+    static const char *const names[EXPORT_PARTS] = {"image_encoder", "text_encoder", "grounding_head"};
+    return names[p];
+}
+
+/* What is at hand while a part is put together. */
+typedef struct building {
+    graph      *g;
+    run        *r;
+    const sam3 *m;
+    const part_options *o;
+    lowering    l;
+} building;
+
+/* A picture-like input [B, C, side, side], which the trace sees with its channels last. */
+static tensor *map_input(building *b, const char *name, int64_t channels, int64_t side)
+{
+    int64_t n = b->o->batch;
+    tensor *t = run_input(b->r, NULL, 4, (int64_t[]){n, side, side, channels});
+    int v = graph_input(b->g, name, DT_F32, 4, (int64_t[]){n, channels, side, side});
+    lower_bind_first(&b->l, t, v);
+    return t;
+}
+
+/* ---- image encoder ---- */
+
+/* Position codes of a level, [1, d, side, side]: the first half depends on the row only, the second on the column. */
+static int level_codes(building *b, int64_t side)
+{
+    int64_t d = b->m->c.d, half = d / 2;
+    float *codes = malloc(sizeof *codes * (size_t)(side * side * d)), *line = malloc(sizeof *line * (size_t)(half * side));
+    int axis[2] = {0, 0};
+    if (codes && line) {
+        grid_codes(codes, side, side, d);
+        for (int k = 0; k < 2; k++) {
+            for (int64_t c = 0; c < half; c++)
+                for (int64_t i = 0; i < side; i++)
+                    line[c * side + i] = k ? codes[i * d + half + c] : codes[i * side * d + c];
+            int v = graph_numbers(b->g, DT_F32, 4, k ? (int64_t[]){1, half, 1, side} : (int64_t[]){1, half, side, 1}, line);
+            axis[k] = g_expand(b->g, v, 4, (int64_t[]){1, half, side, side});
+        }
+    } else {
+        graph_fail(b->g, SAMITE_RESOURCE, "not enough memory for position codes");
+    }
+    free(codes);
+    free(line);
+    return g_concat2(b->g, axis[0], axis[1], 1);
+}
+
+static void trace_image(building *b, encoded_image *im)
+{
+    int64_t side = b->m->c.image;
+    sam3_encode_image(b->r, b->m, map_input(b, "image", 3, side), false, im);
+}
+
+static void finish_image(building *b, const encoded_image *im)
+{
+    static const char *const levels[] = {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2"};
+    static const char *const codes[] = {"vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2"};
+    int64_t side = config_tokens(&b->m->c);
+    int fine[3];
+    for (int i = 0; i < 3; i++)
+        fine[i] = lower_first(&b->l, im->level[i]);
+    graph_output(b->g, g_unary(b->g, P_IDENTITY, fine[2]), "vision_features");
+    for (int i = 0; i < 3; i++)
+        graph_output(b->g, level_codes(b, side * 4 >> i), codes[i]);
+    for (int i = 0; i < 3; i++)
+        graph_output(b->g, fine[i], levels[i]);
+}
+
+/* ---- text encoder ---- */
+
+static tensor *trace_text(building *b)
+{
+    int64_t dim[] = {b->o->batch, b->o->prompt};
+    tensor *ids = run_indices(b->r, NULL, 2, dim);
+    lower_bind_last(&b->l, ids, graph_input(b->g, "token_ids", DT_I64, 2, dim));
+    return text_forward(b->r, &b->m->text, ids);
+}
+
+static void finish_text(building *b, const tensor *said)
+{
+    static const int64_t padding = 0;
+    int none = g_binary(b->g, P_EQUAL, b->g->input ? b->g->input[0] : 0, graph_numbers(b->g, DT_I64, 0, NULL, &padding));
+    graph_output(b->g, g_cast(b->g, none, DT_F32), "text_attention_mask");
+    graph_output(b->g, g_transpose(b->g, lower_last(&b->l, said), (int[]){1, 0, 2}), "text_memory_resized");
+}
+
+/* ---- grounding head ---- */
+
+typedef struct head {
+    decoder_output found;
+    tensor *masks;
+} head;
+
+static void trace_head(building *b, head *out)
+{
+    int64_t t = config_tokens(&b->m->c), d = b->m->c.d, batch = b->o->batch, n = b->o->prompt;
+    encoded_image im = {0};
+    int32_t *query = calloc((size_t)b->m->c.queries, sizeof *query);
+    if (!query) {
+        graph_fail(b->g, SAMITE_RESOURCE, "not enough memory to trace the head");
+        return;
+    }
+    for (int i = 0; i < b->m->c.queries; i++)
+        query[i] = i;
+    im.level[0] = map_input(b, "backbone_fpn_0", d, 4 * t);
+    im.level[1] = map_input(b, "backbone_fpn_1", d, 2 * t);
+    im.level[2] = map_input(b, "backbone_fpn_2", d, t);
+    tensor *codes = map_input(b, "vision_pos_enc_2", d, t);
+    im.codes = reshape(b->r, codes, 3, (int64_t[]){t, t, d});
+    im.begun = fusion_begin(b->r, &b->m->fusion, im.level[2], im.codes);
+    tensor *said = run_input(b->r, NULL, 3, (int64_t[]){batch, n, d});
+    int words = graph_input(b->g, "text_memory_resized", DT_F32, 3, (int64_t[]){n, batch, d});
+    lower_bind_last(&b->l, said, g_transpose(b->g, words, (int[]){1, 0, 2}));
+    tensor *mask = run_input(b->r, NULL, 2, (int64_t[]){batch, n});
+    lower_bind_last(&b->l, mask, graph_input(b->g, "text_attention_mask_float", DT_F32, 2, mask->dim));
+    grounded g;
+    sam3_ground_with(b->r, b->m, &im, said, mask, NULL, &(decoder_options){.every_layer = true}, &g);
+    out->masks = sam3_masks(b->r, b->m, &im, &g, query, b->m->c.queries);
+    out->found = g.found;
+    free(query);
+}
+
+/* One value of every layer, one above the other. */
+static void layers_output(building *b, tensor *const *layer, const char *name)
+{
+    int part[DECODER_MAX_LAYERS], layers = b->m->decoder.layers;
+    if (layers > GRAPH_INPUTS) {
+        graph_fail(b->g, SAMITE_FAILED, "a decoder of more than %d layers cannot be exported", GRAPH_INPUTS);
+        return;
+    }
+    for (int i = 0; i < layers; i++) {
+        int64_t dim[MAX_AXES] = {1};
+        memcpy(dim + 1, layer[i]->dim, sizeof *dim * 3);
+        part[i] = g_reshape(b->g, lower_last(&b->l, layer[i]), layer[i]->axes + 1, dim);
+    }
+    graph_output(b->g, g_concat(b->g, part, layers, 0), name);
+}
+
+static void finish_head(building *b, const head *h)
+{
+    tensor *logits[DECODER_MAX_LAYERS], *boxes[DECODER_MAX_LAYERS], *presence[DECODER_MAX_LAYERS];
+    for (int i = 0; i < b->m->decoder.layers; i++) {
+        logits[i] = h->found.layer[i].logits;
+        boxes[i] = h->found.layer[i].boxes;
+        presence[i] = h->found.layer[i].presence;
+    }
+    layers_output(b, logits, "pred_logits");
+    layers_output(b, boxes, "pred_boxes");
+    graph_output(b->g, lower_last(&b->l, h->masks), "pred_masks");
+    layers_output(b, presence, "presence_logit_dec");
+}
+
+/* ---- all of them ---- */
+
+static void build(building *b, export_part p)
+{
+    encoded_image im = {0};
+    head h = {.masks = NULL};
+    tensor *said = NULL;
+    if (p == EXPORT_IMAGE)
+        trace_image(b, &im);
+    else if (p == EXPORT_TEXT)
+        said = trace_text(b);
+    else
+        trace_head(b, &h);
+    samite_error e = {0};
+    if (run_status(b->r, &e)) {
+        graph_fail(b->g, e.code, "%s", e.text);
+        return;
+    }
+    lower_all(&b->l);
+    if (b->g->error.code)
+        return;
+    if (p == EXPORT_IMAGE)
+        finish_image(b, &im);
+    else if (p == EXPORT_TEXT)
+        finish_text(b, said);
+    else
+        finish_head(b, &h);
+}
+
+int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options *o, samite_error *err)
+{
+    part_options options = *o;
+    options.batch = options.batch ? options.batch : 1;
+    options.prompt = options.prompt ? options.prompt : m->c.context;
+    building b = {.g = g, .m = m, .o = &options};
+    if (!graph_open(g))
+        return fail(err, SAMITE_RESOURCE, "not enough memory to export the model");
+    if (options.prompt > m->c.context || options.prompt < 3)
+        return fail(err, SAMITE_USAGE, "prompts of %d tokens: expected 3 to %d", options.prompt, m->c.context);
+    b.r = run_open(&(run_options){.mode = TRACE, .keep_constants = true}, err);
+    if (!b.r)
+        return SAMITE_RESOURCE;
+    if (lowering_open(&b.l, g, b.r))
+        build(&b, p);
+    else
+        graph_fail(g, SAMITE_RESOURCE, "not enough memory to export the model");
+    lowering_close(&b.l);
+    run_close(b.r);
+    return g->error.code ? fail(err, g->error.code, "%s", g->error.text) : 0;
+}

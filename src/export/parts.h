@@ -1,0 +1,21 @@
+/* parts.h - the parts that a deployment consists of, traced from the one model definition. */
+#ifndef EXPORT_PARTS_H
+#define EXPORT_PARTS_H
+
+#include "export/graph.h"
+#include "model/sam3.h"
+
+typedef enum export_part { EXPORT_IMAGE, EXPORT_TEXT, EXPORT_HEAD, EXPORT_PARTS } export_part;
+
+typedef struct part_options {
+    int batch;             /* pictures, prompts; 1 */
+    int prompt;            /* tokens of a prompt, padding included; 0 = as the model has them */
+} part_options;
+
+const char *export_part_name(export_part p);       /* "image_encoder", ...: also the name of the file */
+
+/* Makes the graph of a part, inputs and outputs named and ordered as the migration guides have them. Close it in any
+ * case. */
+int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options *o, samite_error *err);
+
+#endif
