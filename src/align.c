@@ -23,7 +23,7 @@
 typedef struct folder {
     file_map file[MAX_FILES];
     int      count;
-    bool     prompts, tokens;
+    bool     prompts, tokens, train;
 } folder;
 
 static void folder_close(folder *f)
@@ -55,6 +55,10 @@ static int read_folder(aligner *a, folder *f, samite_error *err)
     for (struct dirent *e; !code && (e = readdir(d)) != NULL;) {
         f->prompts |= strcmp(e->d_name, "prompts.json") == 0;
         f->tokens |= strcmp(e->d_name, "tokens.jsonl") == 0;
+        if (starts_with(e->d_name, "train_")) {
+            f->train = true;       /* each variant is a world of its own: read when it is run */
+            continue;
+        }
         if (!ends_with(e->d_name, ".safetensors") || ends_with(e->d_name, ".weights.safetensors"))
             continue;
         char *full = path_join(path, e->d_name);
@@ -62,7 +66,7 @@ static int read_folder(aligner *a, folder *f, samite_error *err)
         free(full);
     }
     closedir(d);
-    if (!code && !f->count && !f->tokens)
+    if (!code && !f->count && !f->tokens && !f->train)
         code = fail(err, SAMITE_INPUT, "%s: no reference numbers here (expected *.safetensors with prompts.json, or "
                     "tokens.jsonl)", path);
     return code;
@@ -79,8 +83,10 @@ static void report_uncompared(aligner *a)
 static int compare_folder(aligner *a, const folder *f, samite_model *m, samite_error *err)
 {
     int code = 0;
-    if (f->prompts && !m)
+    if ((f->prompts || f->train) && !m)
         return fail(err, SAMITE_USAGE, "%s holds a model's numbers: name the model with -m", a->o->reference);
+    if (f->train)
+        return align_train(a, m, err);
     if (f->prompts)
         return align_reference(a, m, err);
     if (f->tokens) {

@@ -32,6 +32,7 @@ int align_clicks(aligner *a, samite_image *im, const json_t *asked, samite_error
 int align_track(aligner *a, samite_image *im, const json_t *asked, samite_error *err);      /* track.* */
 int align_tokens(aligner *a, const char *path, samite_error *err);      /* tokens.jsonl */
 int align_pixels(aligner *a, const char *photos, samite_error *err);    /* pixels.safetensors, already in a->reference */
+int align_train(aligner *a, samite_model *m, samite_error *err);        /* train_*.safetensors */
 int align_models(aligner *a, samite_model *m, samite_error *err);       /* a->o->against */
 
 #endif

@@ -319,7 +319,7 @@ static double prompts_with_masks(const targets *t)
     return n;
 }
 
-static double core_loss(const step_losses *l, const loss_weights *w, double scale)
+double core_loss(const step_losses *l, const loss_weights *w, double scale)
 {
     double sum = w->semantic * l->semantic + w->semantic_dice * l->semantic_dice;
     for (int i = 0; i < l->layers; i++) {

@@ -46,4 +46,6 @@ typedef struct forward_options {
 /* Adds the gradients of the batch to the trainable tensors. The run must be a TAPE; it is reset for every picture. */
 int batch_gradients(run *r, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err);
 
+double core_loss(const step_losses *l, const loss_weights *w, double scale);
+
 #endif

@@ -1,0 +1,44 @@
+/* align_train.h - shared by the two files that compare training with the original. */
+#ifndef ALIGN_TRAIN_H
+#define ALIGN_TRAIN_H
+
+#include "align.h"
+#include "train/forward.h"
+#include "train/optimizer.h"
+
+/* Bars of ../shared design: float32 noise of the original times a margin. */
+#define LOSS_BAR   1e-5      /* relative */
+#define NORM_BAR   5e-5      /* relative, gradient norm before clipping */
+#define GRAD_BAR   2e-5      /* of the tensor's norm */
+#define ZERO_BAR   1e-4      /* absolute, where the exact gradient is zero */
+
+/* One variant's reference: tensors, and the JSON beside them. */
+typedef struct train_reference {
+    aligner     *a;
+    const char  *variant;        /* "loss", "det", "seg", "brisk" */
+    tensor_list  list;
+    bool        *used;
+    json_t      *info;
+} train_reference;
+
+const weight *train_find(train_reference *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Values of a reference tensor as f32 (yours to free), or NULL when it is absent; *count may be NULL. */
+float *train_values(train_reference *t, int64_t *count, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* One row: ours beside theirs, relative to the larger of |theirs| and `floor`. */
+void train_number(train_reference *t, const char *name, double ours, double theirs, double bar, double floor);
+/* One row for a whole array: largest difference relative to `scale` (0: the largest reference value). */
+void train_array(train_reference *t, const char *name, const float *ours, const float *theirs, int64_t n, double bar,
+                 double scale);
+/* Matches as the reference stores them: rows prompt, query[, object]. `prompts_before` is added to ours. */
+void train_matches(train_reference *t, const char *name, const match *ours, int count, const targets *of);
+
+/* Losses of a step by their official names. */
+void train_losses(train_reference *t, int step, const step_losses *ours, const json_t *theirs, bool masks);
+
+/* Targets TAG"target.*" (TAG may be ""); false: not complete. Freed with batch_free of the batch that holds them. */
+bool train_targets(train_reference *t, targets *out, const char *tag);
+
+int align_train_losses(train_reference *t, samite_error *err);                      /* variant loss */
+int align_train_steps(train_reference *t, samite_model *m, samite_error *err);      /* variants det, seg, brisk */
+
+#endif
