@@ -182,9 +182,9 @@ static void compare_grad(trainee *x, const learner *l, const json_t *info)
     if (!l->touched)
         return;
     float *theirs = train_values(x->t, &have, "%s", name);
-    for (step = 2; !theirs && step <= n; step++)
+    while (!theirs && step++ < n)
         if (train_find(x->t, "%s#every%lld", name, (long long)step))
-            theirs = train_values(x->t, &have, "%s#every%lld", name, (long long)step--);
+            theirs = train_values(x->t, &have, "%s#every%lld", name, (long long)step);
     float *ours = theirs ? malloc(sizeof(float) * (size_t)(have + 1)) : NULL;
     for (int64_t i = 0; ours && i < have; i++)
         ours[i] = l->e->p.t.grad[i * step];
