@@ -1,6 +1,204 @@
-/* report.c - an evaluation as one page. */
+/* report.c - the page around the sections, and the same numbers as CSV and JSON. */
 #include "eval/report.h"
-int report_open(report **out,const char*f,samite_error*e){(void)f;(void)e;*out=NULL;return 0;}
-int report_coco(report*r,const char*k,const coco_result*c,const eval_set*t,const eval_set*d,const samite_eval_options*o,samite_error*e){(void)r;(void)k;(void)c;(void)t;(void)d;(void)o;(void)e;return 0;}
-int report_write(report*r,const findings*f,const samite_eval_options*o,samite_error*e){(void)r;(void)f;(void)o;(void)e;return 0;}
-void report_free(report*r){(void)r;}
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+static const char head[] =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Evaluation</title>\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n"
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em;color:#222;background:#fff}\n"
+    "h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid #ccc}h3{margin-top:1.5em}\n"
+    "table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:left;border-bottom:1px solid #eee}\n"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\n"
+    ".bar{display:inline-block;height:.8em;background:#2a78b5;vertical-align:middle}\n"
+    ".gallery{display:flex;flex-wrap:wrap;gap:12px}.gallery figure{margin:0;width:250px}\n"
+    ".gallery img{max-width:250px;display:block;border:1px solid #ccc}figcaption{font-size:.85em}\n"
+    "svg{background:#fafafa;border:1px solid #ddd}.hot{background:#fbe3d6}details{margin:.5em 0}\n"
+    ".note{background:#fff7dd;padding:.4em .8em;margin:.3em 0}\n"
+    "@media (prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}td,th{border-color:#333}svg{background:#262626}\n"
+    ".note{background:#40391f}.hot{background:#5a3423}}\n"
+    "</style></head><body>\n";
+
+void html_escape(text *t, const char *s)
+{
+    for (; *s; s++) {
+        switch (*s) {
+        case '&': text_add(t, "&amp;", 5); break;
+        case '<': text_add(t, "&lt;", 4); break;
+        case '>': text_add(t, "&gt;", 4); break;
+        case '"': text_add(t, "&quot;", 6); break;
+        case '\'': text_add(t, "&#39;", 5); break;
+        default: text_add(t, (unsigned char)*s < 0x20 ? " " : s, 1);
+        }
+    }
+}
+
+void html_category(text *t, const eval_set *truth, int32_t category)
+{
+    char id[64];
+    const char *name = truth->categories[category];
+    html_escape(t, name && *name ? name : id_print(id, sizeof id, &truth->category_ids.item[category]));
+}
+
+int report_open(report **out, const char *folder, samite_error *err)
+{
+    *out = NULL;
+    int code = make_folders(folder, err);
+    if (code)
+        return code;
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for the report");
+    (*out)->folder = folder;
+    return SAMITE_OK;
+}
+
+void report_free(report *r)
+{
+    if (r)
+        text_free(&r->body);
+    free(r);
+}
+
+int report_coco(report *r, const char *kind, const coco_result *result, const eval_set *truth, const eval_set *results,
+                const samite_eval_options *o, samite_error *err)
+{
+    report_data d = {kind, strcmp(kind, "segm") == 0, result, truth, results, o};
+    text_printf(&r->body, "<h2>%s</h2>\n<p>IoU of %s. %zu images, %zu objects, %zu results.</p>\n", kind,
+                d.masks ? "masks" : "boxes", result->images, result->objects, result->detections);
+    report_sizes(&r->body, &d);
+    report_bars(&r->body, &d);
+    report_curves(&r->body, &d);
+    int code = report_confusion(&r->body, &d, err);
+    if (!code)
+        code = report_galleries(&r->body, &d, r->folder, err);
+    if (!code && r->body.failed)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for the report");
+    return code;
+}
+
+static void add_settings(text *t, const samite_eval_options *o)
+{
+    text_printf(t, "<h1>Evaluation</h1>\n<table>\n");
+    for (int i = 0; i < o->gt_count; i++) {
+        text_printf(t, "<tr><td>ground truth</td><td>");
+        html_escape(t, o->gt[i]);
+        text_printf(t, "</td></tr>\n");
+    }
+    text_printf(t, "<tr><td>results</td><td>");
+    html_escape(t, o->dt);
+    text_printf(t, "</td></tr>\n");
+    if (o->kind == SAMITE_EVAL_COCO)
+        text_printf(t, "<tr><td>rules</td><td>COCO: IoU 0.50:0.05:0.95, at most 100 results per image and category%s%s</td></tr>\n",
+                    o->positive_only ? ", only categories that the image has" : "", o->compat ? ", pycocotools compatible" : "");
+    else if (o->kind == SAMITE_EVAL_CGF1)
+        text_printf(t, "<tr><td>rules</td><td>SA-Co: results with a score of at least %g</td></tr>\n", o->threshold);
+    else
+        text_printf(t, "<tr><td>rules</td><td>HOTA over IoU 0.05:0.05:0.95; J and F as in DAVIS</td></tr>\n");
+    if (o->limit > 0)
+        text_printf(t, "<tr><td>images</td><td>%d, chosen as the official loader does</td></tr>\n", o->limit);
+    text_printf(t, "<tr><td>made by</td><td>samite %s</td></tr>\n</table>\n", SAMITE_VERSION);
+}
+
+static void add_metrics(text *t, const findings *f)
+{
+    const char *group = NULL;
+    for (size_t i = 0; i < f->notes; i++) {
+        text_printf(t, "<div class=\"note\">");
+        html_escape(t, f->note[i]);
+        text_printf(t, "</div>\n");
+    }
+    for (size_t i = 0; i < f->metrics; i++) {
+        const samite_metric *m = &f->metric[i];
+        if (strstr(m->group, "/category"))
+            continue;
+        if (!group || strcmp(group, m->group) != 0) {
+            text_printf(t, "%s<h3>", group ? "</table>\n" : "");
+            html_escape(t, m->group);
+            text_printf(t, "</h3>\n<table>\n");
+            group = m->group;
+        }
+        text_printf(t, "<tr><td>");
+        html_escape(t, m->name);
+        text_printf(t, "</td><td class=\"n\">%.4f</td></tr>\n", m->value);
+    }
+    text_printf(t, "%s", group ? "</table>\n" : "");
+}
+
+/* Opens folder/name for writing. */
+static int open_file(file_writer *w, const report *r, const char *name, samite_error *err)
+{
+    char *path = path_join(r->folder, name);
+    int code = path ? file_writer_open(w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory for the report");
+    free(path);
+    return code;
+}
+
+static int write_page(const report *r, const findings *f, const samite_eval_options *o, samite_error *err)
+{
+    text top = {0};
+    file_writer w;
+    add_settings(&top, o);
+    add_metrics(&top, f);
+    int code = top.failed ? fail(err, SAMITE_RESOURCE, "not enough memory for the report") : open_file(&w, r, "report.html", err);
+    if (!code) {
+        file_write(&w, head, sizeof head - 1);
+        file_write(&w, top.data, top.size);
+        if (r->body.size)
+            file_write(&w, r->body.data, r->body.size);
+        file_printf(&w, "</body></html>\n");
+        code = file_writer_commit(&w, err);
+    }
+    text_free(&top);
+    return code;
+}
+
+/* A field in quotes; one that a spreadsheet would take for a formula gets an apostrophe in front. */
+static void csv_field(file_writer *w, const char *s)
+{
+    file_printf(w, "\"%s", *s && strchr("=+-@\t\r", *s) ? "'" : "");
+    for (; *s; s++)
+        file_printf(w, *s == '"' ? "\"\"" : "%c", *s);
+    file_printf(w, "\"");
+}
+
+static int write_csv(const report *r, const findings *f, samite_error *err)
+{
+    file_writer w;
+    int code = open_file(&w, r, "metrics.csv", err);
+    if (code)
+        return code;
+    file_printf(&w, "group,name,value\n");
+    for (size_t i = 0; i < f->metrics; i++) {
+        csv_field(&w, f->metric[i].group);
+        file_printf(&w, ",");
+        csv_field(&w, f->metric[i].name);
+        file_printf(&w, ",%.17g\n", f->metric[i].value);
+    }
+    return file_writer_commit(&w, err);
+}
+
+static int write_json(const report *r, const findings *f, samite_error *err)
+{
+    file_writer w;
+    char *s = json_dumps(f->json, JSON_REAL_PRECISION(17) | JSON_INDENT(1));
+    int code = s ? open_file(&w, r, "metrics.json", err) : fail(err, SAMITE_RESOURCE, "not enough memory for the report");
+    if (!code) {
+        file_write(&w, s, strlen(s));
+        code = file_writer_commit(&w, err);
+    }
+    free(s);
+    return code;
+}
+
+int report_write(report *r, const findings *f, const samite_eval_options *o, samite_error *err)
+{
+    int code = write_page(r, f, o, err);
+    if (!code)
+        code = write_csv(r, f, err);
+    return code ? code : write_json(r, f, err);
+}
