@@ -147,9 +147,9 @@ def clue_sets():
 
 # ---- characters with a plain form ----------------------------------------------------------------------------------
 
-LIGATURES = {"Ĳ": "IJ", "ĳ": "ij", "ŉ": "ʼn", "Ǳ": "DZ", "ǲ": "Dz", "ǳ": "dz", "Ǆ": "DŽ", "ǅ": "Dž", "ǆ": "dž", "Ǉ": "LJ",
-             "ǈ": "Lj", "ǉ": "lj", "Ǌ": "NJ", "ǋ": "Nj", "ǌ": "nj", "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl",
-             "ﬅ": "ſt", "ﬆ": "st"}
+LIGATURES = {"Ĳ": "IJ", "ĳ": "ij", "ŉ": "ʼn", "Ǳ": "DZ", "ǲ": "Dz", "ǳ": "dz", "Ǆ": "DŽ", "ǅ": "Dž", "ǆ": "dž",
+             "Ǉ": "LJ", "ǈ": "Lj", "ǉ": "lj", "Ǌ": "NJ", "ǋ": "Nj", "ǌ": "nj", "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl",
+             "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "ſt", "ﬆ": "st"}
 SINGLE_QUOTES, DOUBLE_QUOTES, LINE_ENDS = chars("ʼ‘-‛"), chars("“-‟"), chars("\u2028\u2029")
 
 
@@ -191,8 +191,8 @@ def write_mojibake(f):
         if signature not in classes:
             classes.append(signature)
         members[code] = classes.index(signature)
-    assert [members[c] for c in others] == [0, 1, 2] and len(classes) <= 128 and len(RULES) < 64 and max(known) < 0x10000
-    assert set(range(256)) <= known
+    assert [members[c] for c in others] == [0, 1, 2] and len(classes) <= 128 and len(RULES + START_RULES) <= 64
+    assert set(range(256)) <= known and max(known) < 0x10000
 
     f.write("static const uint64_t rule_sets[][2] = {\n")
     for i in range(len(sets)):
@@ -203,7 +203,8 @@ def write_mojibake(f):
         f.write("    {%s, %d, {%s}},\n" % (at_start, len(rule), ", ".join(str(sets.index(p)) for p in rule)))
     f.write("};\nstatic const uint64_t rules_from[] = {\n")
     for signature in classes:
-        f.write("    0x%xu,\n" % sum(1 << i for i, rule in enumerate(RULES + START_RULES) if signature[sets.index(rule[0])]))
+        starts = [signature[sets.index(rule[0])] for rule in RULES + START_RULES]
+        f.write("    0x%xu,\n" % sum(1 << i for i, start in enumerate(starts) if start))
     f.write("};\nstatic const suspect suspects[] = {\n")
     for code in sorted(known):
         where = sum(1 << i for i, page in enumerate(pages) if code in page)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """make_vocab.py - finds the CLIP vocabulary and writes it as C tables.
 
-    make_vocab.py find FOLDER        print the path of bpe_simple_vocab_16e6.txt.gz: in FOLDER, in an installed open_clip,
-                                     or after `pip download` of the package open_clip_torch into FOLDER
-    make_vocab.py table FILE.gz OUT.h
+    make_vocab.py find FOLDER          print the path of bpe_simple_vocab_16e6.txt.gz: in FOLDER, in an installed
+                                       open_clip, or after `pip download` of open_clip_torch put into FOLDER
+    make_vocab.py table FILE.gz OUT.h  write the tables
 
 Needs the standard library and, to download, pip; nothing is imported or installed.
 """
@@ -46,9 +46,10 @@ def installed():
 def download(target):
     """Takes the vocabulary out of the wheel; the finished file appears at once under its name."""
     with tempfile.TemporaryDirectory() as folder:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder]
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
         try:
-            done = subprocess.run(pip + [PACKAGE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            done = subprocess.run(pip + ["--dest", folder, PACKAGE], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except OSError as e:
             sys.exit("cannot start pip: %s" % e)
         wheels = [n for n in os.listdir(folder) if n.endswith(".whl")]

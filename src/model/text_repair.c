@@ -98,7 +98,7 @@ static void remove_controls(runes *text)
     text->count = to;
 }
 
-/* ---- normalization form C ------------------------------------------------------------------------------------------ */
+/* ---- normalization form C ---------------------------------------------------------------------------------------- */
 
 static int combining_class(uint32_t c)
 {
@@ -175,7 +175,7 @@ static void normalize(runes *text, runes *work)
     runes_swap(text, work);
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------------ */
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
 
 /* Nothing that any repair would look at. */
 static bool is_harmless(const uint32_t *s, size_t count)

@@ -27,8 +27,8 @@ typedef struct rule {
     uint8_t length, set[LONGEST_RULE];
 } rule;
 
-/* rule_sets; rules; rules_from: bits of the rules that a class can start; suspects, sorted by code, U+0000 to U+00FF all
- * present. */
+/* rule_sets; rules; rules_from: bits of the rules that a class can start; suspects, sorted by code, with all of U+0000
+ * to U+00FF. */
 #include "text_repair_mojibake.h"
 
 bool repair_spend(int64_t *budget, size_t count)
@@ -121,7 +121,7 @@ static int possible_pages(const uint32_t *text, size_t count)
     return pages;
 }
 
-/* ---- bytes --------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 /* Members of the byte classes that the patterns below are written in. */
 static bool in_byte_class(uint8_t b, char class)
@@ -273,7 +273,7 @@ static bool reread(runes *out, const uint32_t *text, size_t count, int page, uin
     return decode_bytes(out, a, size);
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 static void repair_to_depth(runes *text, int64_t *budget, int depth);
 
@@ -314,7 +314,7 @@ static void repair_runs(runes *out, const runes *text, int64_t *budget, int dept
     }
 }
 
-/* One reinterpretation of bad text: as a whole, in runs, or of its C1 controls. `out` is empty; it gets the new text. */
+/* One reinterpretation of bad text into the empty `out`: as a whole, in runs, or of its C1 controls. */
 static void repair_step(runes *out, const runes *text, int64_t *budget, int depth)
 {
     int pages = possible_pages(text->at, text->count);

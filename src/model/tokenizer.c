@@ -14,13 +14,13 @@
 enum { CAPITAL_SIGMA = 0x3A3, SMALL_SIGMA = 0x3C3, FINAL_SIGMA = 0x3C2, DOTTED_I = 0x130, DOT_ABOVE = 0x307,
        LONG_S = 0x17F, YPOGEGRAMMENI = 0x345 };
 
-/* ---- lower case ---------------------------------------------------------------------------------------------------- */
+/* ---- lower case -------------------------------------------------------------------------------------------------- */
 
 /* Unicode's Case_Ignorable: marks, formats, modifiers and some punctuation inside words. */
 static bool is_case_ignorable(uint32_t c)
 {
-    static const uint16_t inside_words[] = {'\'', '.', ':', 0xB7, 0x387, 0x55F, 0x5F4, 0x2018, 0x2019, 0x2024, 0x2027, 0xFE13,
-                                            0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+    static const uint16_t inside_words[] = {'\'', '.', ':', 0xB7, 0x387, 0x55F, 0x5F4, 0x2018, 0x2019, 0x2024, 0x2027,
+                                            0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
     switch (utf8proc_category((utf8proc_int32_t)c)) {
     case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK:
@@ -53,7 +53,7 @@ static bool cased_follows(const runes *text, size_t i)
     return i < text->count && is_cased(text->at[i]);
 }
 
-/* Full lower case of Unicode as Python has it: a capital sigma at the end of a word becomes a final one. `out` is empty. */
+/* Full lower case of Unicode as Python has it: a capital sigma at the end of a word becomes a final one. */
 static void lower(runes *out, const runes *text)
 {
     bool cased_before = false;          /* the last character that is not case-ignorable is cased */
@@ -72,7 +72,7 @@ static void lower(runes *out, const runes *text)
     }
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static const char start_of_text[] = "<start_of_text>", end_of_text[] = "<end_of_text>";
 
@@ -93,8 +93,7 @@ static word_kind kind_of(uint32_t c)
     rune_kind k = rune_kind_of(c);
     if (k != RUNE_OTHER)
         return k == RUNE_LETTER ? LETTERS : NUMBER;
-    bool separator = c >= 0x1C && c <= 0x1F;            /* no white space to the splitting expression */
-    return c == YPOGEGRAMMENI || (rune_is_space(c) && !separator) ? GAP : SYMBOLS;
+    return c == YPOGEGRAMMENI || rune_is_space(c) ? GAP : SYMBOLS;
 }
 
 /* Code points of the word at `s`, 0 where none begins: a special token, an English ending, letters, one number or
@@ -157,7 +156,7 @@ static int64_t encode_text(int32_t *ids, size_t count, const runes *text)
     return (int64_t)n;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* White space at the ends, or more of it in a row, is not removed as the official code does: no id depends on it. */
 static void prepare(runes *out, const char *utf8, size_t size)

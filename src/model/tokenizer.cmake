@@ -6,15 +6,17 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 
 set(vocabulary ${SAMITE_BPE})
 if(NOT vocabulary)
-  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/make_vocab.py find ${CMAKE_SOURCE_DIR}/.cache
-                  OUTPUT_VARIABLE vocabulary ERROR_VARIABLE reason RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(
+    COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/make_vocab.py find ${CMAKE_SOURCE_DIR}/.cache
+    OUTPUT_VARIABLE vocabulary ERROR_VARIABLE reason RESULT_VARIABLE failed OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
     message(FATAL_ERROR "No CLIP vocabulary: ${reason}\n"
             "Connect to the network for this first build, or get the file bpe_simple_vocab_16e6.txt.gz out of the PyPI "
             "package open_clip_torch and configure with -DSAMITE_BPE=FILE (or put it into ${CMAKE_SOURCE_DIR}/.cache).")
   endif()
 elseif(NOT EXISTS ${vocabulary})
-  message(FATAL_ERROR "SAMITE_BPE: no such file: ${vocabulary}. Expected bpe_simple_vocab_16e6.txt.gz of open_clip_torch.")
+  message(FATAL_ERROR "SAMITE_BPE: no such file: ${vocabulary}. "
+          "Expected bpe_simple_vocab_16e6.txt.gz of the PyPI package open_clip_torch.")
 endif()
 
 set(tables ${CMAKE_CURRENT_BINARY_DIR}/tables)

@@ -9,8 +9,8 @@
 #include "model/tokenizer_bpe.h"     /* BPE_START, BPE_END, BPE_VOCABULARY */
 
 /* Writes ids[context]: BPE_START, the ids of the text, BPE_END, then zeros. When the text has more ids than fit, the
- * rest is left out, BPE_END still comes last and *cut (may be NULL) is true. Returns the number of ids before the zeros,
- * min(2, context) or more, or SAMITE_RESOURCE when out of memory; nothing else fails, whatever the bytes.
+ * rest is left out, BPE_END still comes last and *cut (may be NULL) is true. Returns the number of ids before the
+ * zeros, min(2, context) or more, or SAMITE_RESOURCE when out of memory; nothing else fails, whatever the bytes.
  *
  * The text is prepared as the official code does it: damage repaired (text_repair.h), HTML references replaced, lower
  * case. Bytes that are no UTF-8 become U+FFFD each, by way of the lone surrogates that Python makes of such arguments.

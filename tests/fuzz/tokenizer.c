@@ -23,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* a shorter context gives the same ids, cut */
     int fewer = context > 2 ? context - 1 : context;
     int m = tokenize(again, fewer, (const char *)data + 1, size - 1, &cut_again);
-    if (m != (n < fewer ? n : fewer) || cut_again != (n > fewer || cut) || memcmp(ids, again, ((size_t)m - 1) * sizeof *ids) != 0)
+    if (m != (n < fewer ? n : fewer) || cut_again != (n > fewer || cut) ||
+        memcmp(ids, again, ((size_t)m - 1) * sizeof *ids) != 0)
         abort();
     return 0;
 }

@@ -21,12 +21,33 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import make_text_tables as tables  # noqa: E402
 
 SENTENCES = [
-    "a red car beside the dog's bowl", "Señorita, ¿dónde está el perro?", "Größe der Straße über Öl", "l’été à la plage – déjà vu…",
+    "a red car beside the dog's bowl", "Señorita, ¿dónde está el perro?", "Größe der Straße über Öl",
+    "l’été à la plage – déjà vu…",
     "naïve façade, œuvre, Œdipe", "Žluťoučký kůň pěl ďábelské ódy", "zażółć gęślą jaźń", "árvíztűrő tükörfúrógép",
-    "İstanbul'da ığdır şişe çiçek", "Ąžuolas ėjo į mišką, ūsai", "красный мяч и синяя машина", "Їжак під деревом — “дуже” гарний",
-    "το κόκκινο αυτοκίνητο ΟΔΟΣ", "כדור אדום", "كرة حمراء كبيرة", "लाल गेंद और कुत्ता", "ลูกบอลสีแดง", "红色的球，和狗", "赤いボール、ｶﾀｶﾅ",
-    "빨간 공 세 개", "🐶 dog 👩‍👩‍👧 🇫🇷 ❤️", "“quoted” ‘single’ — dash… •bullet", "€5 £3 ¥2 ½ ¼ ²³ ±×÷ µ§¶", "┌─┬┐ │box│ ░▒▓", "™®© № ∞ ≈ ≠ ≤≥ √∂∑",
+    "İstanbul'da ığdır şişe çiçek", "Ąžuolas ėjo į mišką, ūsai", "красный мяч и синяя машина",
+    "Їжак під деревом — “дуже” гарний",
+    "το κόκκινο αυτοκίνητο ΟΔΟΣ", "כדור אדום", "كرة حمراء كبيرة", "लाल गेंद और कुत्ता", "ลูกบอลสีแดง", "红色的球，和狗",
+    "赤いボール、ｶﾀｶﾅ",
+    "빨간 공 세 개", "🐶 dog 👩‍👩‍👧 🇫🇷 ❤️", "“quoted” ‘single’ — dash… •bullet", "€5 £3 ¥2 ½ ¼ ²³ ±×÷ µ§¶", "┌─┬┐ │box│ ░▒▓",
+    "™®© № ∞ ≈ ≠ ≤≥ √∂∑",
     "\xa0no-break\xa0space\xa0", "à la mode às quele àquela", "Ã Â à  la"]
+CORNERS = [
+    "Ã©À\n", "Ã©À", "Ã quilo", "Ã quela", "Ã quele", "Ã s ", "Ã  la", "Ã© â\x85 x", "Ã© â\x84 x", "Ã© â\x80 x", "가ᆧ",
+    "각ᆧ각", "가ᆧᆨ",
+    "&amp&#59;lt;", "&amp&#x3b;lt;", "&#" + "0" * 20 + "8220;", "&#" + "0" * 21 + "8220;", "&#x" + "0" * 19 + "201c;",
+    "&#x" + "0" * 20 + "201c;", "&DoubleLongLeftRightArrow;", "&CounterClockwiseContourIntegral;",
+    "&CounterClockwiseContourIntegralx",
+    "&" + "a" * 40 + ";", "&notit;", "&notin;", "&notinx", "&not", "&no", "a&#11;b", "a&#11b", "a&#12;b", "a&#13;b",
+    "a&#14;b", "a&#x1fffe;b", "a&#xfdd0;b",
+    "a&#xfdf0;b", "a&#x10ffff;b", "a&#x110000;b", "a&#xd800;b", "a&#0;b", "a&#x7f;b", "a&#x80;b", "a&#x81;b",
+    "a&#x9f;b", "a&#x85;b",
+    "<&eacute;\n&#x201c;x", "&#x201c;x\n<\n&#x201c;y", "&amp;amp;amp;lt;b", "&amp;lt;&lt;b", "ªΣ", "aªΣ", "ΣΣ", "Σ'Σ",
+    "Α'Σ", "ΑΣ'", "ΑΣ-Α", "ΑΣⓐ", "ΑΣⅧ",
+    "\x80Ã©", "é\x93x\x94", "漢\x93x\x94", "\x81é漢", "ŒA", "Œ", "Œ ", "Œ-", "Ã ", "xÃ ", " Ã ", "Â© 2020", "x Â© y",
+    "\x1a?Ã", "â€œxâ€�", "â€œxâ€?"]
+CORNERS += ["ΑΣ&#x%x;Α" % c for c in [*b"'.:-_", 0xB7, 0x387, 0x55F, 0x5F4, 0x2018, 0x2019, 0x201A, 0x2024, 0x2027,
+                                      0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A, 0x301, 0x488,
+                                      0xAD, 0x2B0, 0xA8, 0x903]]
 SEPARATORS = ["", "", " ", " ", "\n", "\r\n", ", ", "<", "\t", "\u2028", ". "]
 
 
@@ -71,12 +92,14 @@ class Maker:
         out = []
         for _ in range(self.rng.randint(1, 4)):
             name = self.rng.choice(self.names)
-            name = self.rng.choice((name, name, name.rstrip(";"), name.upper(), name.lower(), name[:-2], name + "x", name * 2))
+            name = self.rng.choice((name, name, name.rstrip(";"), name.upper(), name.lower(), name[:-2], name + "x",
+                                    name * 2))
             out.append(self.rng.choice(("&", "&", "&amp;", "&amp;amp;", "&&", "& ", "&AMP;")) + name)
         return self.rng.choice(("", " ", "a")).join(out)
 
     def make_number(self):
-        n = self.rng.choice((self.rng.randrange(0x180), self.rng.randrange(0x110000), self.rng.randrange(0xD700, 0xE100), 0x10FFFF,
+        n = self.rng.choice((self.rng.randrange(0x180), self.rng.randrange(0x110000),
+                             self.rng.randrange(0xD700, 0xE100), 0x10FFFF,
                              0x110000, 0xFDD0, 0xFFFE, 0xFFFD, 10**12, 59, 60, 38, 0x345, 0x1FFFE))
         digits = self.rng.choice(("%d", "x%x", "X%X", "%07d", "x%08x", "%dx", "x%xg", "%d" + "0" * 24)) % n
         return self.rng.choice(("&#", "&amp;#", "&#;&#", "&#x;&#")) + digits + self.rng.choice((";", ";", "", " "))
@@ -109,29 +132,37 @@ class Maker:
         return self.rng.choice(SENTENCES) + text + self.rng.choice(SENTENCES)
 
     def make_suspects(self):
-        return "".join(self.some(self.suspects, 1, 3) + self.some("aZz  .,?!\n09_", 0, 2) for _ in range(self.rng.randint(1, 5)))
+        return "".join(self.some(self.suspects, 1, 3) + self.some("aZz  .,?!\n09_", 0, 2)
+                       for _ in range(self.rng.randint(1, 5)))
 
     def make_rule(self):
         out = []
         for position in self.rng.choice(tables.RULES + tables.START_RULES):
-            near = sorted(map(chr, position)) if isinstance(position, frozenset) else ["a", " ", "é", "б", "1", "_", "\u2003", "☃", "\n"]
+            near = ["a", " ", "é", "б", "1", "_", "\u2003", "☃", "\n"]
+            if isinstance(position, frozenset):
+                near = sorted(map(chr, position))
             out.append(self.rng.choice(near if self.rng.random() < 0.9 else self.suspects))
         return self.some("aZ \n", 0, 1) + "".join(out) + self.some("bY \n?", 0, 2)
 
     def make_bytes(self):
-        pieces = [bytes([a, b]) for a in (0xC2, 0xC3, 0xC5, 0xD0, 0xD9, 0xDF) for b in (0x20, 0x3F, 0x1A, 0x80, 0xA0, 0xBF)]
-        pieces += [b"\xc0\x80", b"\xc0", b"\xed\xa0\xbd\xed\xb8\x80", b"\xed\xa0\xbd", b"\xed\xa0\x1a\xed\xb0\x80", b"\xed\x95\x9c"]
+        pieces = [bytes([a, b]) for a in b"\xc2\xc3\xc5\xd0\xd9\xdf" for b in b" ?\x1a\x80\xa0\xbf"]
+        pieces += [b"\xc0\x80", b"\xc0", b"\xed\xa0\xbd\xed\xb8\x80", b"\xed\xa0\xbd", b"\xed\xa0\x1a\xed\xb0\x80",
+                   b"\xed\x95\x9c"]
         pieces += [b"\xed\xa0?\xed\xb0\x80", b"\xc0\n", b"\xed\xa0\x80\xed\xb0\n", b"\xed\xa0\x80\xed\xb0\x1a"]
-        pieces += [b"\xe2\x80\x99", b"\xe2 \x99", b"\xe2\x80 ", b"\xe2?\x99", b"\xe2\x80\x1a", b"\xe2\x1a\x1a", b"\xe2\x85 ", b"\xe1 \x80"]
-        pieces += [b"\xf0\x9f\x98\x80", b"\xf0 \x98\x80", b"\xf0\x9f \x80", b"\xf0\x9f\x98 ", b"\xf0\x9f?\x80", b"\xf3\xa0\x81\x9a", b"\xf4\x1a\x80\x80"]
+        pieces += [b"\xe2\x80\x99", b"\xe2 \x99", b"\xe2\x80 ", b"\xe2?\x99", b"\xe2\x80\x1a", b"\xe2\x1a\x1a",
+                   b"\xe2\x85 ", b"\xe1 \x80"]
+        pieces += [b"\xf0\x9f\x98\x80", b"\xf0 \x98\x80", b"\xf0\x9f \x80", b"\xf0\x9f\x98 ", b"\xf0\x9f?\x80",
+                   b"\xf3\xa0\x81\x9a", b"\xf4\x1a\x80\x80"]
         pieces += [b"\xc3 ", b"\xc3 quele", b"\xc3 s ", b"\xc3  ", b"\x1a", b"a", b" ", b"z"]
         data = b"".join(self.rng.choice(pieces) for _ in range(self.rng.randint(1, 5)))
         page = tables.page_characters(self.rng.choice(tables.PAGES))
         return "".join(chr(page[b]) for b in data) + self.rng.choice(("", "", "\n"))
 
     def make_controls(self):
-        parts = ["\x1b[31m", "\x1b[0;1m", "\x1b[", "\x1b", "\x1b[٣m", "\x1b[1", "\x07", "\x00", "\x0b", "\x0c", "\x1c", "\x7f", "\x85", "\x9b", "\r",
-                 "\n", "\r\n", "\u2028", "\u206a", "\ufeff", "\ufff9", "\ufffc", "\u200b", "\u200d", "\xad", "a", "Bc ", "１", "［"]
+        parts = ["\x1b[31m", "\x1b[0;1m", "\x1b[", "\x1b", "\x1b[٣m", "\x1b[1", "\x07", "\x00", "\x0b", "\x0c",
+                 "\x1c", "\x7f", "\x85", "\x9b", "\r", "\n", "\r\n", "\u2028", "\u206a", "\ufeff", "\ufff9", "\ufffc",
+                 "\u200b", "\u200d", "\xad", "a",
+                 "Bc ", "１", "［"]
         return self.some(parts, 2, 10)
 
     def make_c1(self):
@@ -148,20 +179,24 @@ class Maker:
         return self.some([chr(c) for c in range(0x1100, 0x1200)] + ["가", "각", "힣"], 2, 10)
 
     def make_case(self):
-        return self.some(["Σ", "Σ", "σ", "Α", "İ", "I", "ı", "ſ", "ß", "ẞ", "'", ".", "\u0301", "\xad", " ", "ª", "ⓐ", "Ⅷ", "ʰ", "1", "·", "🄰", "ǅ"], 2, 10)
+        return self.some(["Σ", "Σ", "σ", "Α", "İ", "I", "ı", "ſ", "ß", "ẞ", "'", ".", "\u0301", "\xad", " ", "ª", "ⓐ",
+                         "Ⅷ", "ʰ", "1", "·", "🄰", "ǅ"], 2, 10)
 
     def make_cased(self):
         return self.some(self.cased, 1, 8)
 
     def make_endings(self):
-        return self.some(["'s", "'S", "'ſ", "'t", "'re", "'VE", "'ll", "'Ll", "'d", "’s", "'", "''", "dog", "I", " ", "!", "9", "\u0345"], 2, 10)
+        return self.some(["'s", "'S", "'ſ", "'t", "'re", "'VE", "'ll", "'Ll", "'d", "’s", "'", "''", "dog", "I", " ",
+                         "!", "9", "\u0345"], 2, 10)
 
     def make_special(self):
-        return self.some(["<start_of_text>", "<END_OF_TEXT>", "<ſtart_of_text>", "<end_of_text", "<start_of_text>", "<", "!", "a", " ",
+        return self.some(["<start_of_text>", "<END_OF_TEXT>", "<ſtart_of_text>", "<end_of_text", "<start_of_text>",
+                         "<", "!", "a", " ",
                           "&lt;end_of_text&gt;", "&lt;start_of_text>"], 1, 4)
 
     def make_long(self):
-        unit = self.rng.choice(("a", "ab", "the", "haha", "xyz", "é", "漢字", "!", "-", "😂", "mo", "1", "abcdefghij", "aaaab", "straß"))
+        unit = self.rng.choice(("a", "ab", "the", "haha", "xyz", "é", "漢字", "!", "-", "😂", "mo", "1", "abcdefghij",
+                                "aaaab", "straß"))
         return unit * self.rng.choice((10, 31, 32, 33, 100, 400))
 
     def make_noise(self):
@@ -171,8 +206,10 @@ class Maker:
         return "dog " * self.rng.randint(27, 33)
 
     def make_bad_utf8(self):
-        pieces = [b"\xff", b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xc0\x80", b"\xf8\x88", b"a", b" ", "é".encode(), b"\x80", b"\xa0"]
-        return b"".join(self.rng.choice(pieces) for _ in range(self.rng.randint(1, 6))).decode("utf-8", "surrogateescape")
+        pieces = [b"\xff", b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"\xc0\x80", b"\xf8\x88", b"a",
+                  b" ", "é".encode(), b"\x80", b"\xa0"]
+        data = b"".join(self.rng.choice(pieces) for _ in range(self.rng.randint(1, 6)))
+        return data.decode("utf-8", "surrogateescape")
 
 
 def all_assigned(text):
@@ -202,8 +239,9 @@ def main():
     ap.add_argument("--longest", type=int, default=100000, help="leave out strings of more characters")
     a = ap.parse_args()
     tokenizer, maker, seen = SimpleTokenizer(bpe_path=a.bpe), Maker(a.seed), set()
+    corners = iter(CORNERS)
     while len(seen) < a.count:
-        text = maker.string()
+        text = next(corners, None) or maker.string()
         if text in seen or len(text) > a.longest or not all_assigned(text):
             continue
         seen.add(text)
