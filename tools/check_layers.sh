@@ -61,8 +61,11 @@ layer src/formats base
 layer src/io base
 layer src/ops kernels base
 layer src/model ops base
-for upper in train eval export track runtime; do
+for upper in export track runtime; do
     layer "src/$upper" model ops io formats base
+done
+for upper in train eval; do          # they run a network with its weights
+    layer "src/$upper" runtime model ops io formats base
 done
 
 never src '(^|[^a-zA-Z_.>])(printf|puts|putchar|perror|exit|_exit|abort|vprintf)[[:space:]]*\(' \
