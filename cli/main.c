@@ -8,8 +8,8 @@
 #include "session.h"
 
 static const command *const commands[] = {
-    &segment_command, &info_command, &convert_command, &align_command, &bench_command, &eval_command, &doctor_command,
-    &export_command,
+    &segment_command, &everything_command, &info_command, &convert_command, &align_command, &bench_command,
+    &eval_command, &doctor_command, &export_command,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

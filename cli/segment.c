@@ -312,29 +312,33 @@ static int run_batch(batch *b, const words *paths)
     return b->worst;
 }
 
-static int run(int argc, char **argv)
+int segment_run(const command *c, segment_settings *s, int argc, char **argv)
 {
-    segment_settings s = {.score = 0.5};
     words paths = {0};
     int status;
-    if (command_parse(&segment_command, &s, argc, argv, &paths, 1, INT_MAX, &status)) {
-        batch b = {.settings = &s};
-        progress_begin(s.engine.quiet);
+    if (command_parse(c, s, argc, argv, &paths, 1, INT_MAX, &status)) {
+        batch b = {.settings = s};
+        progress_begin(s->engine.quiet);
         status = run_batch(&b, &paths);
         progress_end();
         samite_image_free(b.image);
         samite_model_free(b.model);
-        if (s.out)
+        if (s->out)
             results_free(&b.results);
         inputs_free(&b.in);
         prompts_free(&b.ask);
         status = finish_output(status);
     }
     words_free(&paths);
-    words_free(&s.texts);
-    free(s.boxes.item);
-    free(s.click.point);
+    words_free(&s->texts);
+    free(s->boxes.item);
+    free(s->click.point);
     return status;
+}
+
+static int run(int argc, char **argv)
+{
+    return segment_run(&segment_command, &(segment_settings){.score = 0.5}, argc, argv);
 }
 
 static const char details[] =

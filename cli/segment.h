@@ -25,11 +25,19 @@ typedef struct click_settings {
     int           pick;            /* refine the pick-th best result; 0: a result of its own */
 } click_settings;
 
+/* `samite everything`: no prompt at all. */
+typedef struct everything_settings {
+    bool   on;
+    int    points, crops;
+    double overlap, stability, duplicate;
+} everything_settings;
+
 typedef struct segment_settings {
     engine_settings engine;
     words           texts;
     box_list        boxes;
     click_settings  click;
+    everything_settings everything;
     double          score;
     int             most;
     const char     *out;
@@ -44,6 +52,7 @@ typedef struct prompts {
     const char   **names;
     int            count, name_count;
     const click_settings *click;   /* NULL: none */
+    const everything_settings *everything;   /* NULL: no; else prompt[0] only stands for it */
 } prompts;
 
 /* A picture and what was found in it. */
@@ -66,6 +75,11 @@ int  click_check(const click_settings *c, bool words, samite_error *err);
 json_t *click_json(const click_settings *c);
 /* Asks the click and adds what it finds under `name`, or refines what was picked. */
 int  picture_click(picture *p, samite_image *image, const click_settings *c, int name, samite_error *err);
+
+/* A command over pictures: parses, works, cleans up; returns the exit status. `s` holds the defaults. */
+int  segment_run(const command *c, segment_settings *s, int argc, char **argv);
+
+json_t *everything_json(const everything_settings *e);
 
 int  prompts_make(prompts *p, const segment_settings *s, samite_error *err);
 void prompts_free(prompts *p);

@@ -69,6 +69,8 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
         json_decref(o);
         return NULL;
     }
+    if (o && ask->everything)
+        json_object_set_new(o, "everything", everything_json(ask->everything));
     if (o && s->click.mask)
         json_object_set_new(o, "mask", identity(s->click.mask));
     return o;

@@ -9,7 +9,7 @@
 int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
 {
     *p = (prompts){0};
-    bool click = click_wanted(&s->click), words = s->texts.count || s->boxes.count;
+    bool click = click_wanted(&s->click), words = s->texts.count || s->boxes.count || s->everything.on;
     if (!words && !click)
         return fail(err, SAMITE_USAGE,
                     "nothing to look for: give --text \"a word\" (repeatable), --like X0,Y0,X1,Y1 or --point X,Y");
@@ -30,8 +30,9 @@ int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
         one.score = (float)s->score;
         one.max_results = s->most;
         p->prompt[i] = one;
-        p->names[i] = one.text ? one.text : "visual";
+        p->names[i] = s->everything.on ? "object" : one.text ? one.text : "visual";
     }
+    p->everything = s->everything.on ? &s->everything : NULL;
     p->click = click ? &s->click : NULL;
     p->names[count] = "object";
     p->name_count = count + (click && !s->click.pick);
@@ -87,6 +88,18 @@ static int order_objects(picture *p, const prompts *ask, samite_error *err)
     return SAMITE_OK;
 }
 
+static int find_everything(picture *p, samite_image *image, const everything_settings *e, int most, samite_error *err)
+{
+    samite_everything o = SAMITE_EVERYTHING_INIT;
+    o.points = e->points;
+    o.crops = e->crops;
+    o.overlap = (float)e->overlap;
+    o.stability = (float)e->stability;
+    o.duplicate = (float)e->duplicate;
+    o.max_results = most;
+    return samite_image_everything(image, e->crops ? &p->pixels : NULL, &o, &p->result[0], err);
+}
+
 int picture_segment(picture *p, samite_image **image, samite_model *model, const prompts *ask, samite_error *err)
 {
     p->result = calloc((size_t)ask->count + 1, sizeof *p->result);
@@ -97,7 +110,9 @@ int picture_segment(picture *p, samite_image **image, samite_model *model, const
                       : samite_image_open(image, model, &p->pixels, err);
     for (int i = 0; i < ask->count && !code; i++) {
         progress_prompt(i, ask->count);
-        code = samite_image_segment(*image, &ask->prompt[i], &p->result[i], err);
+        code = ask->everything
+                   ? find_everything(p, *image, ask->everything, ask->prompt[i].max_results, err)
+                   : samite_image_segment(*image, &ask->prompt[i], &p->result[i], err);
         if (!code)
             code = check_interrupt(err);
     }

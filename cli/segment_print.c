@@ -81,7 +81,9 @@ void print_table(const picture *p, const prompts *ask, bool with_name)
     for (int i = 0; name && i < p->objects; i++)
         print_row(&p->object[i], name[p->object[i].name] ? name[p->object[i].name] : "?", width);
     for (int i = 0; name && i < ask->name_count; i++) {
-        if (i < ask->count && p->result[i]->count == 0)
+        if (i < ask->count && p->result[i]->count == 0 && ask->everything)
+            printf("  nothing found\n");
+        else if (i < ask->count && p->result[i]->count == 0)
             printf("  %s: nothing found (presence %.3f)\n", name[i] ? name[i] : "?", (double)p->result[i]->presence);
         free(name[i]);
     }
@@ -155,6 +157,8 @@ json_t *picture_json(const picture *p, const prompts *ask, const char *model)
                               "exif_orientation", p->pixels.exif_orientation, "exif_applied", p->pixels.exif_applied,
                               "prompts", list);
     bad |= json_object_update_new(o, facts) != 0;
+    if (ask->everything)
+        bad |= json_object_set_new(o, "everything", everything_json(ask->everything)) != 0;
     if (ask->click) {
         json_t *click = click_json(ask->click);
         bad |= json_object_set_new(click, "presence", json_number((double)p->answer->presence)) != 0;

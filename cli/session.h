@@ -42,8 +42,8 @@ typedef struct command {
     const option *options;
     int         (*run)(int argc, char **argv);
 } command;
-extern const command segment_command, info_command, convert_command, align_command, bench_command, eval_command,
-                     doctor_command, export_command;
+extern const command segment_command, everything_command, info_command, convert_command, align_command, bench_command,
+                     eval_command, doctor_command, export_command;
 
 /* Reads the words of `c` into `settings`, and the rest, of which `least` to `most` must be there, into `rest`.
  * Returns true when the command should go on; otherwise *status is its exit status (help was printed, or an error). */

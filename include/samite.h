@@ -375,6 +375,22 @@ typedef struct samite_answer {
 SAMITE_API int  samite_image_click(samite_image *im, const samite_click *click, samite_answer **out, samite_error *err);
 SAMITE_API void samite_answer_free(samite_answer *a);
 
+/* Everything in a picture, without a prompt: a grid of points is clicked, and what is sure and sharp enough stays. */
+typedef struct samite_everything {
+    size_t size;                       /* set by the initializer */
+    int    points;                     /* per side of the grid, 1 to 256 */
+    float  overlap;                    /* least expected overlap (IoU) of a mask, 0 to 1 */
+    float  stability;                  /* least share of a mask that stays when its threshold moves by 1, 0 to 1 */
+    float  duplicate;                  /* boxes that overlap more (IoU) are one object, 0 to 1 */
+    int    crops;                      /* 0 to 3 layers of crops: 1 = 2 x 2 crops, 2 = 4 x 4 besides, each with half the points */
+    int    max_results;                /* 0 = no limit */
+} samite_everything;
+#define SAMITE_EVERYTHING_INIT {sizeof(samite_everything), 32, 0.8f, 0.95f, 0.7f, 0, 0}
+/* Encodes `pixels` as samite_image_replace does, and its crops. NULL: the picture that is encoded already, without crops.
+ * score: expected overlap; presence is 1, tokens is 0. */
+SAMITE_API int samite_image_everything(samite_image *im, const samite_pixels *pixels, const samite_everything *options,
+                                       samite_result **out, samite_error *err);
+
 /* ---- 10. Export: files for other engines --------------------------------------------------------------------------- */
 
 enum { SAMITE_PART_IMAGE = 1, SAMITE_PART_TEXT = 2, SAMITE_PART_HEAD = 4, SAMITE_PARTS_DETECTOR = 7 };

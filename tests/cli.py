@@ -336,6 +336,20 @@ class Answers(Case):
         self.assertNotEqual(words[1]["segmentation"], refined[1]["segmentation"])
         self.assertNotIn("instances", both["click"])
 
+    def test_everything(self):
+        few = ["--points", "2", "--overlap", "0", "--stability", "0"]
+        r = self.works("everything", self.photo, *few, "--duplicate", "1", "--json")
+        d = json.loads(r.stdout)
+        self.assertEqual(len(d["prompts"][0]["instances"]), 12)
+        self.assertEqual(d["everything"]["points"], 2)
+        out = self.path("all")
+        self.works("everything", self.photo, *few, "--out", out)
+        self.assertEqual(load(out, "result.json")["categories"], [{"id": 1, "name": "object"}])
+        again = self.works("everything", self.photo, *few, "--out", out, "--resume").stderr
+        self.assertIn(b"finished already", again)
+        self.assertIn(b"nothing found", self.works("everything", self.photo, "--points", "1", "--overlap", "1").stdout)
+        self.fails(2, "--points", "everything", self.photo, "--points", "0")
+
     def test_bad_clicks(self):
         p = self.photo
         for status, says, words in (

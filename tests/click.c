@@ -268,6 +268,118 @@ static void words_still_work(void **state)
     samite_result_free(after);
 }
 
+/* ---- everything ---- */
+
+static samite_result *everything(samite_everything o, const samite_pixels *pixels)
+{
+    samite_result *res = NULL;
+    samite_error e = {0};
+    if (samite_image_everything(picture, pixels, &o, &res, &e))
+        fail_msg("%s", e.text);
+    assert_non_null(res);
+    return res;
+}
+
+/* With nothing filtered, the points of a grid give what single clicks give. */
+static void a_grid_is_many_clicks(void **state)
+{
+    samite_everything o = SAMITE_EVERYTHING_INIT;
+    o.points = 3;
+    o.overlap = o.stability = 0;
+    o.duplicate = 1;
+    samite_result *all = everything(o, NULL);
+    assert_int_equal(all->count, 27);
+    for (int i = 0; i < 9; i++) {
+        samite_point p = {((float)(i % 3) + 0.5f) / 3 * (float)scene.width,
+                          ((float)(i / 3) + 0.5f) / 3 * (float)scene.height, 0};
+        samite_click c = one_point(&p);
+        c.several = 1;
+        samite_answer *a = ask(c);
+        for (int k = 0; k < 3; k++) {
+            int same = 0;
+            for (int n = 0; n < all->count; n++)
+                same += fabsf(all->instance[n].score - a->instance[k].score) < 1e-5f;
+            assert_true(same >= 1);
+        }
+        samite_answer_free(a);
+    }
+    for (int n = 1; n < all->count; n++)
+        assert_true(all->instance[n].score <= all->instance[n - 1].score);
+    samite_result_free(all);
+}
+
+static void everything_is_filtered(void **state)
+{
+    samite_everything o = SAMITE_EVERYTHING_INIT;
+    o.points = 4;
+    o.overlap = o.stability = 0;
+    o.duplicate = 1;
+    samite_result *all = everything(o, NULL);
+    o.overlap = all->instance[10].score;
+    samite_result *sure = everything(o, NULL);
+    assert_true(sure->count >= 11 && sure->count < all->count);
+    assert_true(sure->instance[sure->count - 1].score >= o.overlap);
+    o.overlap = 0;
+    o.duplicate = 0.5f;
+    samite_result *different = everything(o, NULL);
+    assert_true(different->count < all->count);
+    assert_float_equal(different->instance[0].score, all->instance[0].score, 0);
+    o.max_results = 1;
+    samite_result *one = everything(o, NULL);
+    assert_int_equal(one->count, 1);
+    samite_result_free(all);
+    samite_result_free(sure);
+    samite_result_free(different);
+    samite_result_free(one);
+}
+
+/* Masks found in crops lie where they belong; the picture itself stays encoded. */
+static void crops_are_put_back(void **state)
+{
+    samite_everything o = SAMITE_EVERYTHING_INIT;
+    samite_point p = {60, 55, 0};
+    samite_answer *before = ask(one_point(&p));
+    o.points = 8;
+    o.overlap = o.stability = 0;
+    o.duplicate = 1;
+    o.crops = 1;
+    samite_result *res = everything(o, &scene);
+    assert_true(res->count > 0);
+    for (int i = 0; i < res->count; i++) {
+        int box[4];
+        assert_int_equal(res->instance[i].mask.width, scene.width);
+        assert_int_equal(painted(&res->instance[i].mask, box), res->instance[i].area);
+        for (int k = 0; k < 4; k++)
+            assert_int_equal((int)res->instance[i].box[k], box[k]);
+    }
+    samite_answer *after = ask(one_point(&p));
+    assert_memory_equal(before->logits, after->logits, sizeof(float) * 32 * 32);
+    samite_answer_free(before);
+    samite_answer_free(after);
+    samite_result_free(res);
+}
+
+static void bad_grids_are_refused(void **state)
+{
+    const struct { int points, crops; float overlap, stability, duplicate; } cases[] = {
+        {0, 0, 0, 0, 0}, {257, 0, 0, 0, 0}, {1, -1, 0, 0, 0}, {1, 4, 0, 0, 0}, {1, 0, 2, 0, 0}, {1, 0, 0, -1, 0},
+        {1, 0, 0, 0, NAN}, {1, 1, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        samite_everything o = SAMITE_EVERYTHING_INIT;
+        samite_result *res;
+        samite_error e = {0};
+        o.points = cases[i].points;
+        o.crops = cases[i].crops;
+        o.overlap = cases[i].overlap;
+        o.stability = cases[i].stability;
+        o.duplicate = cases[i].duplicate;
+        assert_int_equal(samite_image_everything(picture, NULL, &o, &res, &e), SAMITE_USAGE);
+        assert_null(res);
+        assert_true(strlen(e.text) > 10);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +387,8 @@ int main(void)
         cmocka_unit_test(alternatives_come_best_first), cmocka_unit_test(questions_are_independent),
         cmocka_unit_test(answers_can_be_refined), cmocka_unit_test(bad_clicks_are_refused),
         cmocka_unit_test(a_new_picture_is_seen), cmocka_unit_test(words_still_work),
+        cmocka_unit_test(a_grid_is_many_clicks), cmocka_unit_test(everything_is_filtered),
+        cmocka_unit_test(crops_are_put_back), cmocka_unit_test(bad_grids_are_refused),
     };
     return cmocka_run_group_tests(tests, open_picture, close_picture);
 }
