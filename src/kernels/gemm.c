@@ -9,10 +9,7 @@
 
 enum {
     PLANS = 16,             /* kept per weights */
-    REPRESENTATIVE = 4096,  /* rows for which the format of the weights is chosen */
-    ROW_BLOCK = 192,        /* see plan_split */
-    COLUMN_BLOCK = 64,
-    WANTED_BLOCKS = 16
+    REPRESENTATIVE = 4096   /* rows for which the format of the weights is chosen */
 };
 
 typedef enum residual_kind { RESIDUAL_NONE, RESIDUAL_IN_PLACE, RESIDUAL_OTHER } residual_kind;
@@ -43,7 +40,7 @@ typedef struct plan {
 struct gemm_weights {
     int64_t out, in;
     dnnl_data_type_t type;
-    bool packed;            /* oneDNN's own blocked format, used whole; else plain rows, used in blocks */
+    bool packed;            /* oneDNN's own blocked format, used whole; else [out, in], used in blocks */
     dnnl_memory_t memory;
     dnnl_memory_desc_t desc;
     char *data;
@@ -83,11 +80,13 @@ static bool choose_format(gemm_weights *w)
 
     if (ok)
         chosen = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    if (chosen)
+    w->packed = chosen && !strncmp(name, "brg", 3);
+    if (w->packed)
         w->desc = *chosen;
-    w->packed = ok && !strncmp(name, "brg", 3);
+    else        /* as given, but no rows a power of two apart, which would share cache sets */
+        ok = ok && matrix(&w->desc, w->in, w->out, w->type, 1, w->in % 256 ? w->in : w->in + 16);
     dnnl_primitive_desc_destroy(pd);
-    return chosen != NULL;
+    return ok;
 }
 
 gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type)
@@ -182,17 +181,10 @@ static bool tile_build(tile *t, const gemm_weights *w, const plan_key *key, int6
  * computed by one thread. */
 static void plan_split(plan *p, const gemm_weights *w)
 {
-    int64_t rows = p->key.rows, row_blocks = (rows + ROW_BLOCK - 1) / ROW_BLOCK;
-    int64_t column_blocks = (WANTED_BLOCKS + row_blocks - 1) / row_blocks, width;
-
-    p->row_block = rows;
+    p->row_block = p->key.rows;
     p->column_block = w->out;
-    if (w->packed)
-        return;
-    p->row_block = rows < ROW_BLOCK ? rows : ROW_BLOCK;
-    width = (w->out + column_blocks - 1) / column_blocks;
-    width = (width + COLUMN_BLOCK - 1) / COLUMN_BLOCK * COLUMN_BLOCK;
-    p->column_block = width < w->out ? width : w->out;
+    if (!w->packed)
+        onednn_blocks(&p->row_block, &p->column_block, p->key.rows, w->out, w->in);
 }
 
 static plan *plan_build(const gemm_weights *w, const plan_key *key)

@@ -4,18 +4,40 @@
 
 #include "kernels/onednn.h"
 
-enum { ROWS = 192, COLUMNS = 512, WANTED_BLOCKS = 16, LEAST_COLUMNS = 64 };
+enum { ROWS = 192, COLUMNS = 512, LEAST_ROWS = 48, LEAST_COLUMNS = 64, WANTED_BLOCKS = 8 };
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
+static int64_t half(int64_t n, int64_t multiple)
+{
+    return ((n + 1) / 2 + multiple - 1) / multiple * multiple;
+}
+
+/* Halves the larger side until there is work for several threads, but not below what pays for starting one. */
+void onednn_blocks(int64_t *rows, int64_t *columns, int64_t m, int64_t n, int64_t k)
+{
+    const int64_t least_work = 1 << 20;
+
+    *rows = least(m, ROWS);
+    *columns = least(n, COLUMNS);
+    while (((m + *rows - 1) / *rows) * ((n + *columns - 1) / *columns) < WANTED_BLOCKS && *rows * *columns * k > least_work) {
+        if (*columns >= *rows && *columns >= 2 * LEAST_COLUMNS)
+            *columns = half(*columns, 16);
+        else if (*rows >= 2 * LEAST_ROWS)
+            *rows = half(*rows, 8);
+        else
+            break;
+    }
+}
+
 /* Blocks depend on the shape alone and each is computed by one thread, so that the bits do not depend on their number. */
 bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
           const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    int64_t rows = least(m, ROWS), columns = least(n, COLUMNS), across;
+    int64_t rows, columns, across;
     bool ok = true;
 
     if (m < 1 || n < 1)
@@ -25,10 +47,7 @@ bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, f
             c[i / n * ldc + i % n] = beta == 0 ? 0 : beta * c[i / n * ldc + i % n];
         return true;
     }
-    while (((m + rows - 1) / rows) * ((n + columns - 1) / columns) < WANTED_BLOCKS && columns >= 2 * LEAST_COLUMNS)
-        columns = (columns / 2 + 15) / 16 * 16;
-    while (((m + rows - 1) / rows) * ((n + columns - 1) / columns) < WANTED_BLOCKS && rows >= 96)
-        rows = (rows / 2 + 7) / 8 * 8;
+    onednn_blocks(&rows, &columns, m, n, k);
     across = (n + columns - 1) / columns;
     onednn_ready();
 #pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
