@@ -1,4 +1,7 @@
 /* cpu.c - finds out what this CPU can do and fills the table of kernels, lowest level first. */
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <pthread.h>
 #include <string.h>
 
@@ -18,10 +21,20 @@ static int built;               /* levels in `tables` */
 static bool settled;            /* the choice was used, the cap is closed */
 static kernels tables[LEVELS];
 
+#if defined(__x86_64__)
+/* Not every compiler's __builtin_cpu_supports knows the name. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
+
 static bool level_runs(int level)
 {
 #if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 
     if (level == 1)
         return avx2;
@@ -127,7 +140,8 @@ const char *kernels_cpu_features(void)
         FEATURE(line, sizeof line, "avx", "AVX");
         FEATURE(line, sizeof line, "avx2", "AVX2");
         FEATURE(line, sizeof line, "fma", "FMA");
-        FEATURE(line, sizeof line, "f16c", "F16C");
+        if (has_f16c())
+            append(line, sizeof line, "F16C");
         FEATURE(line, sizeof line, "avx512f", "AVX512F");
         FEATURE(line, sizeof line, "avx512bw", "AVX512BW");
         FEATURE(line, sizeof line, "avx512vl", "AVX512VL");
