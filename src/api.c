@@ -55,6 +55,8 @@ static void tell_about_file(const samite_model *m)
     if (n->ignored && !strstr(weights_guess(n->file), "transformers"))
         model_log(m, "%s: %llu of %llu tensors are of no use here and were ignored", n->source,
                   (unsigned long long)n->ignored, (unsigned long long)weights_count(n->file));
+    if (*n->misfit)
+        model_log(m, "%s: tensor %s, so what needs it cannot be used", n->source, n->misfit);
     if (!n->available[PART_MASK_HEAD])
         model_log(m, "%s has no mask head: results are boxes only", n->source);
 }

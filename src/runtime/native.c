@@ -40,13 +40,13 @@ static bool same_shape(const entry *e, const weight *w)
     return true;
 }
 
-static int refuse_shape(const native *n, const entry *e, const weight *w, samite_error *err)
+static void describe_misfit(char *out, size_t room, const entry *e, const weight *w)
 {
     weight expected = {.axes = e->p.t.axes};
     memcpy(expected.dim, e->p.t.dim, sizeof e->p.t.dim);
     char a[96], b[96];
-    return fail(err, SAMITE_INPUT, "%s: tensor %s has shape %s, expected %s", n->source, e->p.name,
-                weight_shape(w, a, sizeof a), weight_shape(&expected, b, sizeof b));
+    snprintf(out, room, "%.90s has shape %.30s, expected %.30s", e->p.name, weight_shape(w, a, sizeof a),
+             weight_shape(&expected, b, sizeof b));
 }
 
 /* Without these nothing works. */
@@ -70,6 +70,15 @@ static int refuse_missing(const native *n, const entry *const *first, int shown,
     return code;
 }
 
+/* Computed tables (rotary codes) are nothing to mention. */
+static uint64_t plain_tensors(const weights *w)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < weights_count(w); i++)
+        n += weights_at(w, i)->type != DT_C64;
+    return n;
+}
+
 /* Looks every tensor of the network up in the file. */
 static int bind(native *n, samite_error *err)
 {
@@ -82,8 +91,12 @@ static int bind(native *n, samite_error *err)
     for (size_t i = 0; i < g->count; i++) {
         entry *e = g->entries[i];
         const weight *w = weights_find(n->file, e->p.name);
-        if (w && !same_shape(e, w))
-            return refuse_shape(n, e, w, err);
+        if (w && !same_shape(e, w)) {
+            describe_misfit(n->misfit, sizeof n->misfit, e, w);
+            if (needed(e->part))
+                return fail(err, SAMITE_INPUT, "%s: tensor %s", n->source, n->misfit);
+            w = NULL;
+        }
         n->loaded += w != NULL;
         e->missing = !w;
         if (w || e->unused)
@@ -96,7 +109,7 @@ static int bind(native *n, samite_error *err)
             first[shown++] = e;
         lacking++;
     }
-    n->ignored = weights_count(n->file) - n->loaded;
+    n->ignored = plain_tensors(n->file) - n->loaded;
     return lacking ? refuse_missing(n, first, shown, lacking, err) : 0;
 }
 

@@ -15,7 +15,8 @@ typedef struct native {
     gemm_type type;                    /* arithmetic of the big layers */
     bool      available[PART_COUNT];   /* all tensors of the part are there */
     bool      ready[PART_COUNT];       /* packed */
-    uint64_t  loaded, ignored, missing;/* tensors of the file, tensors of the network */
+    uint64_t  loaded, ignored, missing;/* tensors of the file, tensors of the network; computed tables do not count */
+    char      misfit[160];             /* "NAME has shape [..], expected [..]" in a part that is not needed, or "" */
     pthread_mutex_t lock;              /* guards ready[] and the preparation */
 } native;
 
