@@ -45,7 +45,7 @@ static void describe_misfit(char *out, size_t room, const entry *e, const weight
     weight expected = {.axes = e->p.t.axes};
     memcpy(expected.dim, e->p.t.dim, sizeof e->p.t.dim);
     char a[96], b[96];
-    snprintf(out, room, "%.90s has shape %.30s, expected %.30s", e->p.name, weight_shape(w, a, sizeof a),
+    snprintf(out, room, "%.110s has shape %.50s, expected %.50s", e->p.name, weight_shape(w, a, sizeof a),
              weight_shape(&expected, b, sizeof b));
 }
 

@@ -16,7 +16,7 @@ typedef struct native {
     bool      available[PART_COUNT];   /* all tensors of the part are there */
     bool      ready[PART_COUNT];       /* packed */
     uint64_t  loaded, ignored, missing;/* tensors of the file, tensors of the network; computed tables do not count */
-    char      misfit[160];             /* "NAME has shape [..], expected [..]" in a part that is not needed, or "" */
+    char      misfit[256];             /* "NAME has shape [..], expected [..]" in a part that is not needed, or "" */
     pthread_mutex_t lock;              /* guards ready[] and the preparation */
 } native;
 
