@@ -79,7 +79,7 @@ static const char *odd_number(const char *data, size_t size, size_t at)
 static int broken(yajl_handle h, const char *data, size_t size, size_t at, const char *name, samite_error *err)
 {
     size_t line = 1, start = 0;
-    at = at > size ? size : at;
+    at = at > size ? size : at < size && at > 0 ? at - 1 : at;     /* the parser has just taken the bad character */
     for (size_t i = 0; i < at; i++)
         if (data[i] == '\n') {
             line++;

@@ -4,6 +4,7 @@
     make_eval_fixtures.py compare SAMITE [--count N] [--first SEED]     random files: samite against pycocotools
     make_eval_fixtures.py cgf1 SAMITE [--count N]                       samite against sam3.eval.cgf1_eval
     make_eval_fixtures.py video SAMITE [--count N]                      samite against TrackEval (HOTA, J&F), to 1e-12
+    make_eval_fixtures.py golden DIR                                    the files in tests/golden/eval beyond the shared ones
     make_eval_fixtures.py big DIR [--images N --objects N --detections N] [--masks]
 
 SAMITE is the program. Every double has to be equal. Needs numpy and pycocotools (cgf1: sam3; video: trackeval,
@@ -348,6 +349,28 @@ def video(samite, count, first):
     print("%d files, %d numbers, largest difference %g" % (count, total, worst))
 
 
+def golden(folder):
+    """Small files with the numbers of the reference programs: tracks, and two annotations of the same phrases."""
+    from sam3.eval.cgf1_eval import CGF1Evaluator
+    os.makedirs(folder, exist_ok=True)
+    gt, dets = tracks(11)
+    write(folder, "video_gt.json", gt)
+    write(folder, "video_dt.json", dets)
+    with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+        hota, jf = video_reference(gt, dets)
+    names = ("HOTA", "DetA", "AssA", "DetRe", "DetPr", "AssRe", "AssPr", "LocA", "OWTA")
+    numbers = {n: float(np.mean(hota[n])) for n in names}
+    numbers.update({n: float(jf[n]) for n in ("J-Mean", "J-Recall", "J-Decay", "F-Mean", "F-Recall", "F-Decay", "J&F")})
+    files, dets = phrases(9)
+    paths = [write(folder, "oracle_gt%d.json" % (i + 1), f) for i, f in enumerate(files)]
+    dt = write(folder, "oracle_dt.json", dets)
+    oracle = {}
+    for kind in ("bbox", "segm"):
+        with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+            oracle["cgf1_" + kind] = CGF1Evaluator(gt_path=paths, iou_type=kind, verbose=False).evaluate(dt)
+    write(folder, "more_expected.json", {"video": numbers, "oracle": oracle})
+
+
 def big(folder, images, objects, detections, masks, seed=0):
     """A set of the size of COCO's validation set."""
     rng = np.random.RandomState(seed)
@@ -403,7 +426,7 @@ def big(folder, images, objects, detections, masks, seed=0):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("what", choices=("make", "compare", "cgf1", "video", "big"))
+    ap.add_argument("what", choices=("make", "compare", "cgf1", "video", "golden", "big"))
     ap.add_argument("where", help="folder, or the program with its sub-command: \"samite eval\"")
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--kind", choices=KINDS, default="mixed")
@@ -420,6 +443,8 @@ def main():
         cgf1(a.where, a.count, a.first)
     elif a.what == "video":
         video(a.where, a.count, a.first)
+    elif a.what == "golden":
+        golden(a.where)
     elif a.what == "big":
         big(a.where, a.images, a.objects, a.detections, a.masks)
     else:
