@@ -7,8 +7,9 @@
 
 typedef struct export_settings {
     engine_settings engine;
-    const char     *out, *parts, *weights;
+    const char     *out, *parts, *weights, *library;
     int             prompt;
+    bool            check;
 } export_settings;
 
 static const option options[] = {
@@ -22,6 +23,12 @@ static const option options[] = {
      .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
     {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
      .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
+    {"--check", 0, OPTION_FLAG, offsetof(export_settings, check), NULL,
+     .help = "run the files in ONNX Runtime and compare every output with this engine's"},
+    {"--ort", 0, OPTION_TEXT, offsetof(export_settings, library), "FILE",
+     .help = "library of ONNX Runtime (default: $SAMITE_ONNXRUNTIME, else the system's, else a python package's)"},
+    {"--threads", 'j', OPTION_INT, offsetof(export_settings, engine.threads), "N", .help = "threads of the check",
+     .least = 1, .most = 4096},
     QUIET_OPTION(export_settings),
     {0}
 };
@@ -44,10 +51,23 @@ static int parts_from(unsigned *parts, const char *list, samite_error *err)
     return SAMITE_OK;
 }
 
+/* One line per output; a heading first. */
+static void print_compared(void *user, const samite_compared *c)
+{
+    bool *begun = user;
+    if (!*begun)
+        printf("%-46s %12s %12s\n", "output", "max |diff|", "cosine");
+    *begun = true;
+    printf("%-46s %12.3g %12.8f%s%s\n", c->name, c->max_difference, c->cosine, c->within ? "" : "  OUT OF TOLERANCE ",
+           c->note);
+    fflush(stdout);
+}
+
 static int export_model(const export_settings *s, samite_error *err)
 {
     samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
     samite_model *m;
+    bool begun = false;
     if (!s->out)
         return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
     int code = parts_from(&o.parts, s->parts, err);
@@ -58,9 +78,14 @@ static int export_model(const export_settings *s, samite_error *err)
     o.folder = s->out;
     o.prompt_length = s->prompt;
     o.external = !s->weights ? 0 : !strcmp(s->weights, "beside") ? 1 : -1;
+    o.library = s->library;
+    o.each = print_compared;
+    o.user = &begun;
     code = samite_export_onnx(m, &o, err);
     if (!code)
         code = check_interrupt(err);
+    if (!code && s->check)
+        code = samite_export_check(m, &o, err);
     samite_model_free(m);
     return code;
 }
@@ -76,7 +101,7 @@ static int run(int argc, char **argv)
         int code = strcmp(rest.item[0], "onnx") ? fail(&err, SAMITE_USAGE, "\"%s\" is no format: onnx", rest.item[0])
                                                 : export_model(&s, &err);
         progress_end();
-        status = code ? report(&err) : EXIT_OK;
+        status = finish_output(code ? report(&err) : EXIT_OK);
     }
     words_free(&rest);
     return status;
@@ -87,6 +112,7 @@ static const char details[] =
     "\n"
     "Examples:\n"
     "  samite export onnx -m sam3.pt --out parts\n"
+    "  samite export onnx -m sam3.pt --out parts --check\n"
     "  samite export onnx -m sam3.pt --out parts --parts image --size 672\n";
 
 const command export_command = {

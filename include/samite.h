@@ -402,14 +402,18 @@ typedef struct samite_export_options {
     int         prompt_length;         /* tokens of a prompt, padding included; 0 = the model's context */
     int         external;              /* weights in a file beside: 1 always, -1 never, 0 when larger than 1 GB */
     samite_compared_fn each;           /* check: called once per output of every part; may be NULL */
-    const char *library;               /* check: path of libonnxruntime, or NULL = look for it */
+    const char *engine;                /* check: "onnxruntime[:PROVIDER]"; NULL = onnxruntime */
+    const char *library;               /* check: path of its library, or NULL = look for it */
     void       *user;                  /* handed to `each` */
 } samite_export_options;
-#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL}
+#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL}
 
 /* Writes ONNX files (opset 17, fixed shapes) from the model; every file is checked for its structure afterwards. The input
  * side is that of the model as opened. */
 SAMITE_API int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_error *err);
+/* Runs the files of `folder` in another engine and compares every output with the model's. SAMITE_FAILED when one differs
+ * by more than 1e-3 of its largest value (or of 1), or its cosine is below 0.9999. */
+SAMITE_API int samite_export_check(samite_model *m, const samite_export_options *o, samite_error *err);
 
 #ifdef __cplusplus
 }

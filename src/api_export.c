@@ -3,10 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api.h"
+#include "api_export.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "export/parts.h"
 #include "export/to_onnx.h"
 #include "formats/onnx.h"
 #include "runtime/config_file.h"
@@ -49,7 +48,14 @@ static int write_part(const samite_model *m, export_part p, const char *path, co
     return code;
 }
 
-static bool part_wanted(const samite_export_options *o, int p)
+char *export_path(const char *folder, export_part p)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.onnx", export_part_name(p));
+    return path_join(folder, name);
+}
+
+bool export_wanted(const samite_export_options *o, int p)
 {
     return (o->parts ? o->parts : (unsigned)SAMITE_PARTS_DETECTOR) >> p & 1;
 }
@@ -64,16 +70,16 @@ int samite_export_onnx(samite_model *m, const samite_export_options *options, sa
     if (!code && !m->n->available[PART_MASK_HEAD])
         code = fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
-        char name[64];
-        if (!part_wanted(&o, p))
+        if (!export_wanted(&o, p))
             continue;
-        snprintf(name, sizeof name, "%s.onnx", export_part_name((export_part)p));
-        char *path = path_join(o.folder, name);
+        char *path = export_path(o.folder, (export_part)p);
         if (m->options.progress && m->options.progress(m->options.user, "export", (uint64_t)p, EXPORT_PARTS))
             code = fail(err, SAMITE_CANCELLED, "stopped");
         else
             code = path ? write_part(m, (export_part)p, path, &o, err)
-                        : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", name);
+                        : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o.folder);
+        if (!code)
+            code = onnx_check(path, false, err);
         free(path);
     }
     return code;

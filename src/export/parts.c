@@ -6,10 +6,25 @@
 
 #include "export/lower.h"
 
+static const part_io parts[EXPORT_PARTS] = {
+    {"image_encoder", {"image"},
+     {"vision_features", "vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2", "backbone_fpn_0", "backbone_fpn_1",
+      "backbone_fpn_2"}},
+    {"text_encoder", {"token_ids"}, {"text_attention_mask", "text_memory_resized"}},
+    {"grounding_head",
+     {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2", "vision_pos_enc_2", "text_memory_resized",
+      "text_attention_mask_float"},
+     {"pred_logits", "pred_boxes", "pred_masks", "presence_logit_dec"}},
+};
+
+const part_io *export_io(export_part p)
+{
+    return &parts[p];
+}
+
 const char *export_part_name(export_part p)
 {
-    static const char *const names[EXPORT_PARTS] = {"image_encoder", "text_encoder", "grounding_head"};
-    return names[p];
+    return parts[p].name;
 }
 
 /* What is at hand while a part is put together. */

@@ -14,6 +14,13 @@ typedef struct part_options {
 
 const char *export_part_name(export_part p);       /* "image_encoder", ...: also the name of the file */
 
+/* Names of inputs and outputs in their order; NULL at the end. */
+typedef struct part_io {
+    const char *name;
+    const char *in[16], *out[16];
+} part_io;
+const part_io *export_io(export_part p);
+
 /* Makes the graph of a part, inputs and outputs named and ordered as the migration guides have them. Close it in any
  * case. */
 int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options *o, samite_error *err);

@@ -1,0 +1,200 @@
+/* api_export_check.c - exported parts beside our own network: the same inputs, all outputs compared. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api_export.h"
+#include "base/text.h"
+#include "model/tokenizer.h"
+#include "runtime/engine.h"
+
+#define MOST_DIFFERENCE 1e-3       /* of the largest value, or of 1 if that is less */
+#define LEAST_COSINE    0.9999
+#define MOST_VALUES     16
+
+typedef struct checking {
+    samite_model *m;
+    const samite_export_options *o;
+    engine       *ours, *theirs;
+    engine_tensor kept[MOST_VALUES];   /* our outputs of earlier parts, the inputs of later ones */
+    int           kept_count;
+    int           compared, outside;
+    samite_error *err;
+} checking;
+
+/* ---- comparing ---- */
+
+static void compare(checking *c, const char *part, const engine_tensor *a, const engine_tensor *b)
+{
+    const float *x = a->data, *y = b->data;
+    double most = 0, largest = 0, ab = 0, aa = 0, bb = 0;
+    char name[128];
+    bool same = a->type == b->type && engine_count(a) == engine_count(b) && a->axes == b->axes;
+    for (int i = 0; i < a->axes && same; i++)
+        same = a->dim[i] == b->dim[i];
+    for (int64_t i = 0; same && i < engine_count(a); i++) {
+        double d = fabs((double)x[i] - (double)y[i]);
+        most = d > most || isnan(d) ? d : most;
+        largest = fmax(largest, fabs((double)x[i]));
+        ab += (double)x[i] * y[i];
+        aa += (double)x[i] * x[i];
+        bb += (double)y[i] * y[i];
+    }
+    double cosine = aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : most == 0;
+    snprintf(name, sizeof name, "%s %s", part, a->name);
+    samite_compared row = {.name = name, .max_difference = most, .relative = most / fmax(largest, 1), .cosine = cosine,
+                           .note = same ? "" : "another type or shape"};
+    row.within = same && row.relative <= MOST_DIFFERENCE && cosine >= LEAST_COSINE;
+    c->compared++;
+    c->outside += !row.within;
+    if (c->o->each)
+        c->o->each(c->o->user, &row);
+}
+
+/* ---- inputs ---- */
+
+static int picture(checking *c, engine_tensor *t)
+{
+    int64_t side = c->m->n->net->c.image;
+    int code = engine_make(t, DT_F32, 4, (int64_t[]){1, 3, side, side}, c->err);
+    float *p = t->data;
+    uint32_t noise = 1;
+    for (int64_t i = 0; !code && i < 3 * side * side; i++) {
+        int64_t channel = i / (side * side), y = i / side % side, x = i % side;
+        noise = noise * 1664525u + 1013904223u;
+        p[i] = 0.6f * sinf((float)(x * (channel + 1)) * 0.03f) * cosf((float)y * 0.05f) + 0.3f * (float)(noise >> 8) / 16777216.0f;
+    }
+    return code;
+}
+
+static int words_of(checking *c, engine_tensor *t)
+{
+    static const char said[] = "a brown dog";
+    int n = c->o->prompt_length ? c->o->prompt_length : c->m->n->net->c.context;
+    int32_t ids[256];
+    bool cut;
+    int count = tokenize(ids, n < 256 ? n : 256, said, strlen(said), &cut), code;
+    if ((code = engine_make(t, DT_I64, 2, (int64_t[]){1, n}, c->err)))
+        return code;
+    for (int i = 0; i < n; i++)
+        ((int64_t *)t->data)[i] = i < count ? ids[i] : 0;
+    return 0;
+}
+
+/* Takes an output of an earlier part; the mask has another name in the head. */
+static int earlier(checking *c, const char *name, engine_tensor *t)
+{
+    bool mask = !strcmp(name, "text_attention_mask_float");
+    engine_tensor *k = engine_find(c->kept, c->kept_count, mask ? "text_attention_mask" : name);
+    if (!k)
+        return fail(c->err, SAMITE_USAGE, "the check of the grounding head needs the image and the text encoder, too: %s", name);
+    *t = *k;
+    t->name = name;
+    t->owned = false;
+    return 0;
+}
+
+static int make_inputs(checking *c, const part_io *io, engine_tensor *in)
+{
+    int code = 0;
+    for (int i = 0; io->in[i] && !code; i++) {
+        in[i] = (engine_tensor){.name = io->in[i]};
+        if (!strcmp(io->in[i], "image"))
+            code = picture(c, &in[i]);
+        else if (!strcmp(io->in[i], "token_ids"))
+            code = words_of(c, &in[i]);
+        else
+            code = earlier(c, io->in[i], &in[i]);
+    }
+    return code;
+}
+
+/* ---- parts ---- */
+
+static int count_names(const char *const *names)
+{
+    int n = 0;
+    while (names[n])
+        n++;
+    return n;
+}
+
+static int compute(checking *c, engine *e, const char *path, const engine_tensor *in, int inputs, engine_tensor *out,
+                   const part_io *io)
+{
+    engine_part *p;
+    int outputs = count_names(io->out);
+    for (int i = 0; i < outputs; i++)
+        out[i] = (engine_tensor){.name = io->out[i]};
+    int code = engine_load(&p, e, path, c->err);
+    if (!code) {
+        code = engine_run(p, in, inputs, out, outputs, c->err);
+        engine_unload(p);
+    }
+    return code;
+}
+
+static void keep(checking *c, engine_tensor *t)
+{
+    if (c->kept_count < MOST_VALUES)
+        c->kept[c->kept_count++] = *t;
+    else
+        engine_tensor_free(t);
+}
+
+static int check_part(checking *c, const part_io *io, const char *path)
+{
+    engine_tensor in[MOST_VALUES] = {{0}}, ours[MOST_VALUES] = {{0}}, theirs[MOST_VALUES] = {{0}};
+    int inputs = count_names(io->in), outputs = count_names(io->out);
+    int code = make_inputs(c, io, in);
+    if (!code)
+        code = compute(c, c->theirs, path, in, inputs, theirs, io);
+    if (!code)
+        code = compute(c, c->ours, io->name, in, inputs, ours, io);
+    for (int i = 0; i < outputs; i++) {
+        if (!code)
+            compare(c, io->name, &ours[i], &theirs[i]);
+        engine_tensor_free(&theirs[i]);
+        keep(c, &ours[i]);
+    }
+    for (int i = 0; i < inputs; i++)
+        engine_tensor_free(&in[i]);
+    return code;
+}
+
+static int check_parts(checking *c)
+{
+    int code = 0;
+    for (int p = 0; p < EXPORT_PARTS && !code; p++) {
+        if (!export_wanted(c->o, p))
+            continue;
+        char *path = export_path(c->o->folder, (export_part)p);
+        code = path ? check_part(c, export_io((export_part)p), path) : fail(c->err, SAMITE_RESOURCE, "not enough memory");
+        free(path);
+    }
+    return code;
+}
+
+int samite_export_check(samite_model *m, const samite_export_options *options, samite_error *err)
+{
+    if (!m || !options || !options->folder)
+        return fail(err, SAMITE_USAGE, "samite_export_check: no model or no folder given");
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    options_copy(&o, sizeof o, options, options->size);
+    checking c = {.m = m, .o = &o, .err = err};
+    engine_options e = {.threads = m->options.threads, .library = o.library};
+    int code = engine_open(&c.theirs, o.engine ? o.engine : "onnxruntime", &e, err);
+    if (!code)
+        code = native_engine_open(&c.ours, m->n, err);
+    if (!code)
+        code = check_parts(&c);
+    for (int i = 0; i < c.kept_count; i++)
+        engine_tensor_free(&c.kept[i]);
+    engine_close(c.ours);
+    engine_close(c.theirs);
+    if (!code && c.outside)
+        code = fail(err, SAMITE_FAILED, "%d of %d outputs are out of tolerance (%g of the largest value, cosine %g)", c.outside,
+                    c.compared, MOST_DIFFERENCE, LEAST_COSINE);
+    return code;
+}

@@ -1,0 +1,249 @@
+/* engine_native.c - our own network behind the interface of the engines, for comparisons. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "runtime/engine.h"
+#include "runtime/native.h"
+
+typedef struct native_engine {
+    engine  base;
+    native *n;
+} native_engine;
+
+typedef struct io {
+    const engine_tensor *in;
+    int                  inputs;
+    engine_tensor       *out;
+    int                  outputs;
+    samite_error        *err;
+    int                  code;
+} io;
+
+typedef struct native_part {
+    engine_part base;
+    void      (*compute)(const native *n, run *r, io *x);
+    unsigned    needs;
+} native_part;
+
+/* ---- exchange of tensors ---- */
+
+static const engine_tensor *input(io *x, const char *name, dtype type, int axes)
+{
+    for (int i = 0; i < x->inputs; i++) {
+        const engine_tensor *t = &x->in[i];
+        if (strcmp(t->name, name) != 0)
+            continue;
+        if (t->type == type && t->axes == axes)
+            return t;
+        x->code = fail(x->err, SAMITE_USAGE, "input %s has the wrong type or number of axes", name);
+        return NULL;
+    }
+    x->code = fail(x->err, SAMITE_USAGE, "input %s is missing", name);
+    return NULL;
+}
+
+/* Moves between [n, a, b] and [n, b, a]: channels in front and channels last. */
+static void turn(float *out, const float *in, int64_t n, int64_t a, int64_t b)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < a; j++)
+            for (int64_t k = 0; k < b; k++)
+                out[(i * b + k) * a + j] = in[(i * a + j) * b + k];
+}
+
+/* A map [B, C, h, w] as a value [B, h, w, C]. */
+static tensor *map_input(run *r, io *x, const char *name)
+{
+    const engine_tensor *t = x->code ? NULL : input(x, name, DT_F32, 4);
+    if (!t)
+        return run_fail(r, SAMITE_USAGE, "an input is missing");
+    tensor *y = run_constant(r, 4, (int64_t[]){t->dim[0], t->dim[2], t->dim[3], t->dim[1]});
+    if (run_ok(r))
+        turn(y->data, t->data, t->dim[0], t->dim[1], t->dim[2] * t->dim[3]);
+    return y;
+}
+
+/* Puts numbers into the output of that name, if it is wanted. */
+static float *output(io *x, const char *name, int axes, const int64_t *dim)
+{
+    engine_tensor *t = x->code ? NULL : engine_find(x->out, x->outputs, name);
+    if (!t || (x->code = engine_make(t, DT_F32, axes, dim, x->err)))
+        return NULL;
+    return t->data;
+}
+
+static void map_output(io *x, const char *name, const tensor *t)
+{
+    int64_t h = t->dim[t->axes - 3], w = t->dim[t->axes - 2], c = t->dim[t->axes - 1], n = t->axes == 4 ? t->dim[0] : 1;
+    float *to = output(x, name, 4, (int64_t[]){n, c, h, w});
+    if (to)
+        turn(to, t->data, n, h * w, c);
+}
+
+/* ---- parts ---- */
+
+static void image_part(const native *n, run *r, io *x)
+{
+    static const char *const levels[] = {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2"};
+    static const char *const codes[] = {"vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2"};
+    encoded_image im;
+    sam3_encode_image(r, n->net, map_input(r, x, "image"), false, &im);
+    if (!run_ok(r))
+        return;
+    for (int i = 0; i < 3; i++)
+        map_output(x, levels[i], im.level[i]);
+    map_output(x, "vision_features", im.level[2]);
+    for (int i = 0; i < 3; i++) {
+        int64_t side = im.level[i]->dim[1], d = n->net->c.d;
+        tensor *t = engine_find(x->out, x->outputs, codes[i]) ? run_constant(r, 3, (int64_t[]){side, side, d}) : NULL;
+        if (!t || !run_ok(r))
+            continue;
+        grid_codes(t->data, side, side, d);
+        map_output(x, codes[i], t);
+    }
+}
+
+static void text_part(const native *n, run *r, io *x)
+{
+    const engine_tensor *ids = input(x, "token_ids", DT_I64, 2);
+    int32_t index[1024];
+    int64_t count = ids ? engine_count(ids) : 0;
+    if (!ids || count > 1024) {
+        run_fail(r, SAMITE_USAGE, "token_ids: expected at most 1024 of them");
+        return;
+    }
+    float *mask = output(x, "text_attention_mask", 2, ids->dim);
+    for (int64_t i = 0; i < count; i++) {
+        index[i] = (int32_t)((const int64_t *)ids->data)[i];
+        if (mask)
+            mask[i] = index[i] == 0;
+    }
+    tensor *said = text_forward(r, &n->net->text, run_indices(r, index, 2, ids->dim));
+    float *to = run_ok(r) ? output(x, "text_memory_resized", 3, (int64_t[]){said->dim[1], said->dim[0], said->dim[2]}) : NULL;
+    for (int64_t b = 0; to && b < said->dim[0]; b++)
+        for (int64_t i = 0; i < said->dim[1]; i++)
+            memcpy(to + (i * said->dim[0] + b) * said->dim[2], said->data + (b * said->dim[1] + i) * said->dim[2],
+                   sizeof *to * (size_t)said->dim[2]);
+}
+
+/* One value of every layer, one above the other. */
+static void layers_output(io *x, const char *name, tensor *const *layer, int layers)
+{
+    int64_t dim[ENGINE_AXES] = {layers};
+    memcpy(dim + 1, layer[0]->dim, sizeof *dim * (size_t)layer[0]->axes);
+    float *to = output(x, name, layer[0]->axes + 1, dim);
+    for (int i = 0; to && i < layers; i++)
+        memcpy(to + i * tensor_count(layer[i]), layer[i]->data, sizeof *to * (size_t)tensor_count(layer[i]));
+}
+
+static void head_outputs(const native *n, io *x, const decoder_output *found, const tensor *masks)
+{
+    tensor *logits[DECODER_MAX_LAYERS], *boxes[DECODER_MAX_LAYERS], *presence[DECODER_MAX_LAYERS];
+    int layers = n->net->decoder.layers;
+    for (int i = 0; i < layers; i++) {
+        logits[i] = found->layer[i].logits;
+        boxes[i] = found->layer[i].boxes;
+        presence[i] = found->layer[i].presence;
+    }
+    layers_output(x, "pred_logits", logits, layers);
+    layers_output(x, "pred_boxes", boxes, layers);
+    layers_output(x, "presence_logit_dec", presence, layers);
+    float *to = output(x, "pred_masks", 4, masks->dim);
+    if (to)
+        memcpy(to, masks->data, sizeof *to * (size_t)tensor_count(masks));
+}
+
+static void head_part(const native *n, run *r, io *x)
+{
+    int queries = n->net->c.queries;
+    encoded_image im = {.level = {map_input(r, x, "backbone_fpn_0"), map_input(r, x, "backbone_fpn_1"),
+                                  map_input(r, x, "backbone_fpn_2")}};
+    tensor *codes = map_input(r, x, "vision_pos_enc_2");
+    const engine_tensor *words = x->code ? NULL : input(x, "text_memory_resized", DT_F32, 3);
+    const engine_tensor *padding = x->code ? NULL : input(x, "text_attention_mask_float", DT_F32, 2);
+    int32_t *query = calloc((size_t)queries, sizeof *query);
+    if (!words || !padding || !query || words->dim[1] != 1) {
+        run_fail(r, SAMITE_USAGE, "the grounding head takes one prompt, with its padding");
+        free(query);
+        return;
+    }
+    for (int i = 0; i < queries; i++)
+        query[i] = i;
+    im.codes = reshape(r, codes, 3, codes->dim + 1);
+    im.begun = fusion_begin(r, &n->net->fusion, im.level[2], im.codes);
+    tensor *said = run_input(r, words->data, 3, (int64_t[]){1, words->dim[0], words->dim[2]});
+    tensor *mask = run_input(r, padding->data, 2, padding->dim);
+    grounded g;
+    sam3_ground_with(r, n->net, &im, said, mask, NULL, &(decoder_options){.every_layer = true}, &g);
+    tensor *masks = sam3_masks(r, n->net, &im, &g, query, queries);
+    if (run_ok(r))
+        head_outputs(n, x, &g.found, masks);
+    free(query);
+}
+
+static const struct {
+    const char *name;
+    void      (*compute)(const native *n, run *r, io *x);
+    unsigned    needs;
+} parts[] = {
+    {"image_encoder", image_part, PARTS_IMAGE},
+    {"text_encoder", text_part, PARTS_TEXT},
+    {"grounding_head", head_part, PARTS_GROUND | PARTS_MASKS},
+};
+
+/* ---- the driver ---- */
+
+static int part_load(engine_part **out, engine *e, const char *name, samite_error *err)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcmp(parts[i].name, name) != 0)
+            continue;
+        int code = native_prepare(((native_engine *)e)->n, parts[i].needs, NULL, NULL, err);
+        native_part *p = code ? NULL : calloc(1, sizeof *p);
+        if (!p)
+            return code ? code : fail(err, SAMITE_RESOURCE, "not enough memory for %s", name);
+        *p = (native_part){.compute = parts[i].compute, .needs = parts[i].needs};
+        *out = &p->base;
+        return 0;
+    }
+    return fail(err, SAMITE_USAGE, "there is no part \"%s\"", name);
+}
+
+static int part_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs, samite_error *err)
+{
+    run *r = run_open(&(run_options){.mode = RUN}, err);
+    io x = {.in = in, .inputs = inputs, .out = out, .outputs = outputs, .err = err};
+    if (!r)
+        return SAMITE_RESOURCE;
+    ((native_part *)part)->compute(((native_engine *)part->e)->n, r, &x);
+    int code = x.code ? x.code : run_status(r, err);
+    run_close(r);
+    for (int i = 0; i < outputs && !code; i++)
+        if (!out[i].data)
+            code = fail(err, SAMITE_USAGE, "there is no output %s", out[i].name);
+    return code;
+}
+
+static void part_unload(engine_part *p)
+{
+    free(p);
+}
+
+static void native_engine_close(engine *e)
+{
+    free(e);
+}
+
+static const engine_driver driver = {"native", part_load, part_run, part_unload, native_engine_close};
+
+int native_engine_open(engine **out, native *n, samite_error *err)
+{
+    native_engine *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for an engine");
+    *e = (native_engine){.base = {&driver}, .n = n};
+    *out = &e->base;
+    return 0;
+}
