@@ -175,65 +175,85 @@ static void moments_merge(moments *a, double n, double mean, double spread)
     a->n = all;
 }
 
-/* Moments of `width` channels over `pixels` pixels, a cache-sized block of pixels at a time. */
-static moments slice_moments(const float *x, int64_t pixels, int64_t width, int64_t stride)
-{
-    enum { BLOCK = 32 };
-    moments all = {0, 0, 0};
+enum { SLICES = 64, GROUPS = 32, BLOCK = 32 };
 
-    for (int64_t p0 = 0; p0 < pixels; p0 += BLOCK) {
-        int64_t end = least(p0 + BLOCK, pixels);
-        double n = (double)((end - p0) * width);
-        float m, spread = 0;
-        vec s = v_zero(), q = v_zero();
-        for (int64_t p = p0; p < end; p++)
-            for (int64_t c = 0; c < width; c += VL)
-                s = v_add(s, load_upto(x + p * stride + c, width - c));
-        m = (float)(v_sum(s) / n);
-        for (int64_t p = p0; p < end; p++) {
+/* Some pixels of up to GROUPS groups of channels, in the order of memory. */
+typedef struct patch {
+    const float *x;
+    int64_t pixels, groups, width, stride;      /* channels per group; values from pixel to pixel */
+} patch;
+
+/* sums[g] = sum of x - shift[g], or of its square */
+INLINE void patch_sums(float *sums, const patch *t, const float *shift, bool square)
+{
+    vec sum[GROUPS];
+
+    for (int64_t g = 0; g < t->groups; g++)
+        sum[g] = v_zero();
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t g = 0; g < t->groups; g++) {
+            const float *x = t->x + p * t->stride + g * t->width;
+            vec s = sum[g], m = v_set(shift[g]);
             int64_t c = 0;
-            for (; c + VL <= width; c += VL) {
-                vec d = v_sub(v_load(x + p * stride + c), v_set(m));
-                q = v_fma(d, d, q);
+            for (; c + VL <= t->width; c += VL) {
+                vec d = v_sub(v_load(x + c), m);
+                s = square ? v_fma(d, d, s) : v_add(s, d);
             }
-            for (; c < width; c++)
-                spread += (x[p * stride + c] - m) * (x[p * stride + c] - m);
+            if (c < t->width) {
+                int rest = (int)(t->width - c);
+                vec d = v_first(v_sub(v_load_n(x + c, rest), m), rest);
+                s = square ? v_fma(d, d, s) : v_add(s, d);
+            }
+            sum[g] = s;
         }
-        moments_merge(&all, n, m, spread + v_sum(q));
-    }
-    return all;
+    for (int64_t g = 0; g < t->groups; g++)
+        sums[g] = v_sum(sum[g]);
 }
 
-/* y = x a + b for one group of channels over some pixels. */
-static void scale_group(float *y, const float *x, const float *gain, const float *shift, float m, float s, int64_t pixels,
-                        int64_t width, int64_t stride, bool relu)
+/* Adds a patch to the moments of its groups, a cache-sized block of pixels at a time. */
+static void patch_moments(moments *all, patch t)
+{
+    int64_t pixels = t.pixels;
+
+    for (int64_t g = 0; g < t.groups; g++)
+        all[g] = (moments){0, 0, 0};
+    for (int64_t p = 0; p < pixels; p += BLOCK, t.x += BLOCK * t.stride) {
+        float shift[GROUPS] = {0}, sum[GROUPS];
+        t.pixels = least(BLOCK, pixels - p);
+        patch_sums(sum, &t, shift, false);
+        for (int64_t g = 0; g < t.groups; g++)
+            shift[g] = sum[g] / (float)(t.pixels * t.width);
+        patch_sums(sum, &t, shift, true);
+        for (int64_t g = 0; g < t.groups; g++)
+            moments_merge(&all[g], (double)(t.pixels * t.width), shift[g], sum[g]);
+    }
+}
+
+/* y = (x - m) s gain + shift for one group of channels of one pixel */
+INLINE void scale_group(float *y, const float *x, const float *gain, const float *shift, float m, float s, int64_t width,
+                        bool relu)
 {
     for (int64_t c = 0; c < width; c += VL) {
-        vec a = v_mul(load_upto(gain + c, width - c), v_set(s)), b = load_upto(shift + c, width - c);
-        for (int64_t p = 0; p < pixels; p++) {
-            vec t = v_fma(v_sub(load_upto(x + p * stride + c, width - c), v_set(m)), a, b);
-            store_upto(y + p * stride + c, relu ? v_max(v_zero(), t) : t, width - c);
-        }
+        vec a = v_mul(load_upto(gain + c, width - c), v_set(s));
+        vec t = v_fma(v_sub(load_upto(x + c, width - c), v_set(m)), a, load_upto(shift + c, width - c));
+        store_upto(y + c, relu ? v_max(v_zero(), t) : t, width - c);
     }
 }
 
-enum { SLICES = 64, GROUPS = 32, PIXELS = 64 };
-
 /* Up to GROUPS groups of one batch item. The slices of pixels do not depend on the number of threads. */
-static void groups_norm(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
-                        int64_t pixels, int64_t channels, int64_t groups, int64_t width, float eps, bool relu)
+static void groups_norm(float *y, float *mean, float *rstd, const patch *t, const float *gain, const float *shift, float eps,
+                        bool relu)
 {
     moments part[SLICES][GROUPS];
     float m[GROUPS], s[GROUPS];
-    int64_t step = (pixels + SLICES - 1) / SLICES;
+    int64_t step = (t->pixels + SLICES - 1) / SLICES;
 
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < SLICES; i++) {
-        int64_t first = least(i * step, pixels), count = least(step, pixels - first);
-        for (int64_t g = 0; g < groups; g++)
-            part[i][g] = slice_moments(x + first * channels + g * width, count, width, channels);
+        int64_t first = least(i * step, t->pixels);
+        patch_moments(part[i], (patch){t->x + first * t->stride, least(step, t->pixels - first), t->groups, t->width, t->stride});
     }
-    for (int64_t g = 0; g < groups; g++) {
+    for (int64_t g = 0; g < t->groups; g++) {
         moments all = part[0][g];
         for (int64_t i = 1; i < SLICES; i++)
             moments_merge(&all, part[i][g].n, part[i][g].mean, part[i][g].spread);
@@ -245,10 +265,11 @@ static void groups_norm(float *y, float *mean, float *rstd, const float *x, cons
             rstd[g] = s[g];
     }
 #pragma omp parallel for schedule(static)
-    for (int64_t p = 0; p < pixels; p += PIXELS)
-        for (int64_t g = 0; g < groups; g++)
-            scale_group(y + p * channels + g * width, x + p * channels + g * width, gain + g * width, shift + g * width, m[g],
-                        s[g], least(PIXELS, pixels - p), width, channels, relu);
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t g = 0; g < t->groups; g++) {
+            int64_t at = p * t->stride + g * t->width;
+            scale_group(y + at, t->x + at, gain + g * t->width, shift + g * t->width, m[g], s[g], t->width, relu);
+        }
 }
 
 void LEVEL(group_norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
@@ -259,7 +280,8 @@ void LEVEL(group_norm)(float *y, float *mean, float *rstd, const float *x, const
     for (int64_t b = 0; b < batch; b++)
         for (int64_t g = 0; g < groups; g += GROUPS) {
             int64_t at = b * pixels * channels + g * width, stat = b * groups + g;
-            groups_norm(y + at, mean ? mean + stat : NULL, rstd ? rstd + stat : NULL, x + at, gain + g * width,
-                        shift + g * width, pixels, channels, least(GROUPS, groups - g), width, eps, relu);
+            patch t = {x + at, pixels, least(GROUPS, groups - g), width, channels};
+            groups_norm(y + at, mean ? mean + stat : NULL, rstd ? rstd + stat : NULL, &t, gain + g * width, shift + g * width,
+                        eps, relu);
         }
 }

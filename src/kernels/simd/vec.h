@@ -1,6 +1,7 @@
 /* vec.h - one register of f32 for the instruction set this file is compiled for, and the functions kernels are written in.
  *
- * VL lanes. `n` in v_load_n / v_store_n is 1..VL; lanes beyond are zero and memory beyond is neither read nor written.
+ * VL lanes. `n` in v_load_n, v_store_n, v_first is 1..VL; lanes beyond are zero and memory beyond is neither read nor
+ * written.
  * A NaN comes through v_max and v_min when it is the second argument.
  */
 #ifndef KERNELS_SIMD_VEC_H
@@ -22,6 +23,7 @@ INLINE vec v_load(const float *p) { return _mm512_loadu_ps(p); }
 INLINE void v_store(float *p, vec x) { _mm512_storeu_ps(p, x); }
 INLINE vec v_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)(0xffffu >> (16 - n)), p); }
 INLINE void v_store_n(float *p, vec x, int n) { _mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), x); }
+INLINE vec v_first(vec x, int n) { return _mm512_maskz_mov_ps((__mmask16)(0xffffu >> (16 - n)), x); }
 INLINE vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 INLINE vec v_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 INLINE vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
@@ -62,6 +64,7 @@ INLINE vec v_load(const float *p) { return _mm256_loadu_ps(p); }
 INLINE void v_store(float *p, vec x) { _mm256_storeu_ps(p, x); }
 INLINE vec v_load_n(const float *p, int n) { return _mm256_maskload_ps(p, v_lanes(n)); }
 INLINE void v_store_n(float *p, vec x, int n) { _mm256_maskstore_ps(p, v_lanes(n), x); }
+INLINE vec v_first(vec x, int n) { return _mm256_and_ps(x, _mm256_castsi256_ps(v_lanes(n))); }
 INLINE vec v_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 INLINE vec v_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 INLINE vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
