@@ -20,7 +20,7 @@ setup:
 	@tools/setup.sh
 
 build: setup
-	@cmake --preset release $(CMAKE_FLAGS) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" --log-level=WARNING
+	@cmake --preset release $(CMAKE_FLAGS) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
 	@cmake --build build --parallel $(JOBS)
 
 demo: build
@@ -34,14 +34,15 @@ install: build
 
 asan:
 	@tools/setup.sh ci
-	@cmake --preset asan $(CMAKE_FLAGS) --log-level=WARNING
+	@cmake --preset asan $(CMAKE_FLAGS) >/dev/null
 	@cmake --build build-asan --parallel $(JOBS)
 	@OMP_WAIT_POLICY=passive ctest --test-dir build-asan --output-on-failure --parallel $(JOBS)
 
 fuzz:
 	@tools/setup.sh ci
-	@cmake --preset fuzz $(CMAKE_FLAGS) --log-level=WARNING
-	@cmake --build build-fuzz --parallel $(JOBS)
+	@cmake --preset fuzz $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build-fuzz --parallel $(JOBS) \
+	    --target $$(ninja -C build-fuzz -t targets all | sed -n 's/^\(fuzz_[a-z0-9_]*\): phony$$/\1/p')
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 docs-check: build
