@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "session.h"
 
 #define MOST_SHARDS 1000000
@@ -39,15 +40,37 @@ static int parse_shard(void *to, const char *name, const char *value, samite_err
     return SAMITE_OK;
 }
 
+/* "cat,red dog": the names are copies. */
 static int parse_classes(void *to, const char *name, const char *value, samite_error *err)
 {
-    return *value ? words_add(to, value, err) : fail(err, SAMITE_USAGE, "%s wants the name of a category", name);
+    int code = *value ? SAMITE_OK : fail(err, SAMITE_USAGE, "%s wants names of categories", name);
+    for (const char *s = value; *s && !code;) {
+        size_t n = strcspn(s, ",");
+        char *one = strndup(s, n);
+        code = one ? words_add(to, one, err) : fail(err, SAMITE_RESOURCE, "out of memory");
+        s += n + (s[n] == ',');
+    }
+    return code;
+}
+
+static int parse_class(void *to, const char *name, const char *value, samite_error *err)
+{
+    char *one = text_copy(value);
+    (void)name;
+    return one ? words_add(to, one, err) : fail(err, SAMITE_RESOURCE, "out of memory");
+}
+
+static void free_classes(words *w)
+{
+    for (int i = 0; i < w->count; i++)
+        free((char *)(uintptr_t)w->item[i]);
+    words_free(w);
 }
 
 #define AT(member) offsetof(eval_settings, member)
 static const option options[] = {
     {"--gt", 0, OPTION_LIST, AT(gt), "FILE", .help = "ground truth: COCO instances JSON; with --video a COCO-video JSON"},
-    {"--dt", 0, OPTION_TEXT, AT(dt), "FILE", .help = "results: COCO result list or COCO file; with --video, see below"},
+    {"--dt", 0, OPTION_TEXT, AT(dt), "FILE", .help = "results: COCO result list or COCO file; with --video like --gt"},
     {"--iou", 0, OPTION_TEXT, AT(iou), "TYPES", .help = "bbox, segm or bbox,segm (default: bbox)"},
     {"--cgf1", 0, OPTION_LIST, AT(cgf1), "FILE",
      .help = "SA-Co metric against this ground truth; repeat for alternatives"},
@@ -60,7 +83,9 @@ static const option options[] = {
      .help = "with -m: other words for categories, JSON object or lines NAME<TAB>WORDS"},
     {"--limit", 0, OPTION_INT, AT(limit), "N", .help = "N images, chosen as the official code does", .least = 1, .most = 1e9},
     {"--image-list", 0, OPTION_TEXT, AT(image_list), "FILE", .help = "only these images: JSON list of ids"},
-    {"--class", 0, OPTION_CALL, AT(classes), "NAME", .help = "only this category; repeatable", .parse = parse_classes},
+    {"--classes", 0, OPTION_CALL, AT(classes), "NAMES", .help = "only these categories: NAME,NAME", .parse = parse_classes},
+    {"--class", 0, OPTION_CALL, AT(classes), "NAME", .help = "only this one; for names with a comma; repeatable",
+     .parse = parse_class},
     {"--positive-only", 0, OPTION_FLAG, AT(positive_only), NULL, .help = "only categories that the image has"},
     {"--shard", 0, OPTION_CALL, 0, "I/N", .help = "with -m: every N-th image, starting with the I-th", .parse = parse_shard},
     {"--pycocotools-compat", 0, OPTION_FLAG, AT(compat), NULL, .help = "objects with id 0 and repeated ids as in pycocotools"},
@@ -113,8 +138,8 @@ static int check_settings(eval_settings *s, samite_error *err)
     if (s->cgf1.count && s->gt.count)
         return fail(err, SAMITE_USAGE, "--cgf1 FILE is the ground truth; leave --gt out");
     if (!s->cgf1.count && s->gt.count != 1)
-        return fail(err, SAMITE_USAGE, s->gt.count ? "%d times --gt; one file is needed" : "no ground truth given (%d files): "
-                    "samite eval --gt instances.json --dt results.json", s->gt.count);
+        return fail(err, SAMITE_USAGE, "%s: samite eval --gt instances.json --dt results.json",
+                    s->gt.count ? "--gt takes one file" : "no ground truth given");
     if (s->dt && s->engine.model)
         return fail(err, SAMITE_USAGE, "--dt and -m exclude each other: evaluate results, or run a model");
     if (!s->dt && (s->video || s->cgf1.count))
@@ -157,6 +182,7 @@ static int wait_for_others(samite_model *m, samite_predict_options *o, samite_pr
             code = samite_predict(m, o, p, err);
     }
     mine.complete = p->complete;
+    mine.left_out = p->left_out;
     *p = mine;
     return code;
 }
@@ -192,11 +218,20 @@ static void say_predicted(const eval_settings *s, const samite_predicted *p)
         say("%d of %d images were finished already", p->done_before, p->images);
     if (p->failed)
         say("%d of %d pictures could not be used and are not evaluated: %s", p->failed, p->images, p->failures);
+    if (p->complete && p->left_out > p->failed && (!s->started_together || s->shard == 1))
+        say("%d pictures in all could not be used; their records in %s/records say why", p->left_out, s->out);
     if (!p->complete && !s->started_together && !s->engine.quiet)
         say("shard %d of %d is done; the shard that ends last evaluates", s->shard, s->shards);
 }
 
 /* ---- printing ---- */
+
+static const char *explain(const char *group)
+{
+    return strcmp(group, "bbox") == 0 ? "  IoU of boxes 0.50:0.95, 100 results per image and category"
+           : strcmp(group, "segm") == 0 ? "  IoU of masks 0.50:0.95, 100 results per image and category"
+           : strcmp(group, "video") == 0 ? "  masks; HOTA over IoU 0.05:0.95" : "";
+}
 
 static void print_metrics(const samite_evaluation *e)
 {
@@ -204,7 +239,7 @@ static void print_metrics(const samite_evaluation *e)
     for (int i = 0; i < e->count; i++) {
         const samite_metric *m = &e->metric[i];
         if (strcmp(group, m->group) != 0)
-            printf("%s%s\n", i ? "\n" : "", m->group);
+            printf("%s%s%s\n", i ? "\n" : "", m->group, explain(m->group));
         group = m->group;
         printf("  %-28s %8.4f\n", m->name, m->value);
     }
@@ -226,6 +261,7 @@ static int evaluate(const eval_settings *s, unsigned iou, const char *dt, const 
 {
     samite_eval_options o = SAMITE_EVAL_OPTIONS_INIT;
     samite_evaluation *e = NULL;
+    threads_set(s->engine.threads);
     o.kind = s->video ? SAMITE_EVAL_VIDEO : s->cgf1.count ? SAMITE_EVAL_CGF1 : SAMITE_EVAL_COCO;
     o.gt = s->cgf1.count ? s->cgf1.item : s->gt.item;
     o.gt_count = s->cgf1.count ? s->cgf1.count : s->gt.count;
@@ -269,11 +305,14 @@ static int run_settings(eval_settings *s)
             say_predicted(s, &p);
     }
     bool mine = s->dt || (p.complete && (!s->started_together || s->shard == 1));
+    int left_out = p.complete ? p.left_out : p.failed;
+    if (s->started_together && s->shard > 1)
+        left_out = 0;                       /* a launcher would end all when one reports a failure; the first one does */
     if (!code && mine)
         code = evaluate(s, iou, s->dt ? s->dt : dt, s->dt ? s->image_list : list, &err);
     free(dt);
     free(list);
-    return code ? report(&err) : p.failed ? exit_status(SAMITE_INPUT) : EXIT_OK;
+    return code ? report(&err) : left_out ? exit_status(SAMITE_INPUT) : EXIT_OK;
 }
 
 static int run(int argc, char **argv)
@@ -290,7 +329,7 @@ static int run(int argc, char **argv)
     words_free(&rest);
     words_free(&s.gt);
     words_free(&s.cgf1);
-    words_free(&s.classes);
+    free_classes(&s.classes);
     return status;
 }
 

@@ -339,6 +339,7 @@ typedef struct samite_predict_options {
 typedef struct samite_predicted {
     int  images, done_before, failed;  /* of this shard; failed: pictures that are missing or broken */
     int  complete;                     /* 1: the records of all shards are there, joined */
+    int  left_out;                     /* when complete: images of all shards whose picture could not be used */
     char failures[512];                /* the first few, for a person */
 } samite_predicted;
 SAMITE_API int samite_predict(samite_model *m, const samite_predict_options *o, samite_predicted *out, samite_error *err);

@@ -163,11 +163,7 @@ static int predict_all(worker *w, samite_error *err)
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %zu results per image", w->best.most);
     for (size_t i = first; i < w->j.image_count && !code && !o->join_only; i += step)
         code = predict_one(w, i, err);
-    bool complete = false;
-    if (!code)
-        code = records_join(&w->j, &complete, err);
-    w->out->complete = complete;
-    return code;
+    return code ? code : records_join(&w->j, w->out, err);
 }
 
 static int check_options(samite_predict_options *own, const samite_predict_options *o, const samite_model *m, samite_error *err)

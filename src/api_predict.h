@@ -35,7 +35,7 @@ int  record_write(const prediction_job *j, size_t at, const detection *d, size_t
                   const char *error, samite_error *err);
 /* Is there a record of image `at` made with the same settings? *failed: it says that the picture could not be used. */
 bool record_finished(const prediction_job *j, size_t at, bool *failed);
-/* Joins all records. *complete = false when one is missing. */
-int  records_join(const prediction_job *j, bool *complete, samite_error *err);
+/* Joins all records. out->complete = 0 when one is missing. */
+int  records_join(const prediction_job *j, samite_predicted *out, samite_error *err);
 
 #endif

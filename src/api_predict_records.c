@@ -135,22 +135,31 @@ static bool all_there(const prediction_job *j)
     return there;
 }
 
+/* predictions.json and images.json while they are written. */
+typedef struct joiner {
+    file_writer all, ids;
+    bool        any, any_id;
+    int         left_out;
+} joiner;
+
 /* Appends the results of one record; false when it is not there. */
-static bool join_one(const prediction_job *j, size_t at, file_writer *all, file_writer *ids, bool *first, bool *first_id)
+static bool join_one(joiner *w, const prediction_job *j, size_t at)
 {
     json_t *o = record_load(j, at), *one;
     size_t i;
     if (!o)
         return false;
-    if (!json_object_get(o, "error")) {
+    if (json_object_get(o, "error")) {
+        w->left_out++;
+    } else {
         char *id = json_dumps(json_object_get(o, "image_id"), JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        file_printf(ids, "%s%s", *first_id ? "" : ",\n", id ? id : "null");
-        *first_id = false;
+        file_printf(&w->ids, "%s%s", w->any_id ? ",\n" : "", id ? id : "null");
+        w->any_id = true;
         free(id);
         json_array_foreach(json_object_get(o, "results"), i, one) {
             char *s = json_dumps(one, JSON_COMPACT | JSON_REAL_PRECISION(15));
-            file_printf(all, "%s%s", *first ? "\n" : ",\n", s ? s : "null");
-            *first = false;
+            file_printf(&w->all, "%s%s", w->any ? ",\n" : "\n", s ? s : "null");
+            w->any = true;
             free(s);
         }
     }
@@ -158,35 +167,42 @@ static bool join_one(const prediction_job *j, size_t at, file_writer *all, file_
     return true;
 }
 
-int records_join(const prediction_job *j, bool *complete, samite_error *err)
+static int join_all(joiner *w, const prediction_job *j, bool *complete, samite_error *err)
 {
-    char *all_path = path_join(j->o->out, "predictions.json"), *id_path = path_join(j->o->out, "images.json");
-    file_writer all, ids;
-    bool first = true, first_id = true;
-    *complete = all_there(j);
-    int code = all_path && id_path ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory to join records");
-    if (!code && *complete && (code = file_writer_open(&all, all_path, err)) == SAMITE_OK) {
-        code = file_writer_open(&ids, id_path, err);
-        if (code) {
-            file_writer_abort(&all);
-        } else {
-            file_printf(&all, "[");
-            file_printf(&ids, "[");
-            for (size_t i = 0; i < j->image_count && *complete; i++)
-                *complete = join_one(j, i, &all, &ids, &first, &first_id);
-            file_printf(&all, "]\n");
-            file_printf(&ids, "]\n");
-            if (!*complete) {
-                file_writer_abort(&all);
-                file_writer_abort(&ids);
-            } else if ((code = file_writer_commit(&all, err)) == SAMITE_OK) {
-                code = file_writer_commit(&ids, err);
-            } else {
-                file_writer_abort(&ids);
-            }
-        }
+    file_printf(&w->all, "[");
+    file_printf(&w->ids, "[");
+    for (size_t i = 0; i < j->image_count && *complete; i++)
+        *complete = join_one(w, j, i);
+    file_printf(&w->all, "]\n");
+    file_printf(&w->ids, "]\n");
+    if (!*complete) {
+        file_writer_abort(&w->all);
+        file_writer_abort(&w->ids);
+        return SAMITE_OK;
     }
+    int code = file_writer_commit(&w->all, err);
+    if (!code)
+        return file_writer_commit(&w->ids, err);
+    file_writer_abort(&w->ids);
+    return code;
+}
+
+int records_join(const prediction_job *j, samite_predicted *out, samite_error *err)
+{
+    joiner w = {.left_out = 0};
+    bool complete = all_there(j);
+    out->complete = 0;
+    if (!complete)
+        return SAMITE_OK;
+    char *all_path = path_join(j->o->out, "predictions.json"), *id_path = path_join(j->o->out, "images.json");
+    int code = all_path && id_path ? file_writer_open(&w.all, all_path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+    if (!code && (code = file_writer_open(&w.ids, id_path, err)) != SAMITE_OK)
+        file_writer_abort(&w.all);
+    if (!code)
+        code = join_all(&w, j, &complete, err);
     free(all_path);
     free(id_path);
+    out->complete = !code && complete;
+    out->left_out = w.left_out;
     return code;
 }

@@ -90,7 +90,7 @@ static void convert(converted *to, const shape_batch *b, const shape *s, const e
     else if (!to->code && s->kind == SHAPE_COUNTS)
         to->code = counts_to_rle(&r, b, s, width, height, what, &to->err);
     else if (!to->code)
-        to->code = rle_from_string(&r, b->bytes + s->first, s->count, width, height, what, &to->err);
+        to->code = rle_from_string(&r, s->count ? b->bytes + s->first : "", s->count, width, height, what, &to->err);
     if (!to->code) {
         to->area = (double)rle_area(&r);
         rle_bbox(to->box, &r);

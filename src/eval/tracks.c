@@ -197,33 +197,28 @@ static int add_track(track_set *s, const track_set *truth, const json_t *v, size
 
 /* ---- files ---- */
 
-static int load(json_t **out, track_set *s, const char *path, samite_error *err)
+static int load(json_t **out, track_set *s, const char *data, size_t size, const char *name, samite_error *err)
 {
-    file_map m;
     json_error_t e;
     *s = (track_set){0};
     *out = NULL;
-    int code = file_map_open(&m, path, err);
-    if (code)
-        return code;
-    s->path = pool_string(&s->texts, path, strlen(path));
+    s->path = pool_string(&s->texts, name, strlen(name));
     if (!s->path)
-        code = fail(err, SAMITE_RESOURCE, "not enough memory to read %s", path);
-    if (!code && !(*out = json_loadb((const char *)m.data, m.size, 0, &e)))
-        code = fail(err, SAMITE_INPUT, "%s, line %d, column %d: broken JSON (%s)", path, e.line, e.column, e.text);
-    file_map_close(&m);
-    return code;
+        return fail(err, SAMITE_RESOURCE, "not enough memory to read %s", name);
+    if (!(*out = json_loadb(data ? data : "", size, 0, &e)))
+        return fail(err, SAMITE_INPUT, "%s, line %d, column %d: broken JSON (%s)", name, e.line, e.column, e.text);
+    return SAMITE_OK;
 }
 
-int track_set_read(track_set *out, const char *path, samite_error *err)
+int track_set_parse(track_set *out, const char *data, size_t size, const char *name, samite_error *err)
 {
+    static const char *const needed[] = {"videos", "categories", "annotations"};
     json_t *o, *v;
     size_t i;
-    int code = load(&o, out, path, err);
-    const char *const needed[] = {"videos", "categories", "annotations"};
+    int code = load(&o, out, data, size, name, err);
     for (int k = 0; k < 3 && !code; k++)
         if (!json_is_array(json_object_get(o, needed[k])))
-            code = fail(err, SAMITE_INPUT, "%s has no \"%s\"; expected videos, categories and annotations", path, needed[k]);
+            code = fail(err, SAMITE_INPUT, "%s has no \"%s\"; expected videos, categories and annotations", name, needed[k]);
     json_array_foreach(json_object_get(o, "videos"), i, v)
         code = code ? code : add_video(out, v, i, err);
     json_array_foreach(json_object_get(o, "categories"), i, v)
@@ -236,19 +231,44 @@ int track_set_read(track_set *out, const char *path, samite_error *err)
     return code;
 }
 
-int track_results_read(track_set *out, const track_set *truth, const char *path, samite_error *err)
+int track_results_parse(track_set *out, const track_set *truth, const char *data, size_t size, const char *name,
+                        samite_error *err)
 {
     json_t *o, *v;
     size_t i;
-    int code = load(&o, out, path, err);
+    int code = load(&o, out, data, size, name, err);
     const json_t *list = json_is_array(o) ? o : json_object_get(o, "annotations");
     if (!code && !json_is_array(list))
-        code = fail(err, SAMITE_INPUT, "%s has no tracks: expected a list of objects, or an object with \"annotations\"", path);
+        code = fail(err, SAMITE_INPUT, "%s has no tracks: expected a list of objects, or an object with \"annotations\"", name);
     json_array_foreach(list, i, v)
         code = code ? code : add_track(out, truth, v, i, err);
     json_decref(o);
     if (code)
         track_set_free(out);
+    return code;
+}
+
+int track_set_read(track_set *out, const char *path, samite_error *err)
+{
+    file_map m;
+    *out = (track_set){0};
+    int code = file_map_open(&m, path, err);
+    if (code)
+        return code;
+    code = track_set_parse(out, (const char *)m.data, m.size, path, err);
+    file_map_close(&m);
+    return code;
+}
+
+int track_results_read(track_set *out, const track_set *truth, const char *path, samite_error *err)
+{
+    file_map m;
+    *out = (track_set){0};
+    int code = file_map_open(&m, path, err);
+    if (code)
+        return code;
+    code = track_results_parse(out, truth, (const char *)m.data, m.size, path, err);
+    file_map_close(&m);
     return code;
 }
 

@@ -35,6 +35,10 @@ typedef struct track_set {
 int  track_set_read(track_set *out, const char *path, samite_error *err);
 /* Results for `truth`: a list of objects with video_id, category_id, segmentations, or an object with "annotations". */
 int  track_results_read(track_set *out, const track_set *truth, const char *path, samite_error *err);
+/* The same from memory; `name` is for messages. */
+int  track_set_parse(track_set *out, const char *data, size_t size, const char *name, samite_error *err);
+int  track_results_parse(track_set *out, const track_set *truth, const char *data, size_t size, const char *name,
+                         samite_error *err);
 void track_set_free(track_set *s);
 /* The mask of a track in a frame; an empty one when it is not there. */
 int  track_mask(rle *out, const track_set *truth, const track *t, size_t frame, samite_error *err);

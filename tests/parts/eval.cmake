@@ -1,5 +1,6 @@
 samite_test(eval base io eval)
 samite_fuzz(eval base io eval)
+samite_fuzz(tracks base io eval)
 get_property(every_part GLOBAL PROPERTY SAMITE_PARTS)
 string(REPLACE "part_" "" every_part "${every_part}")
 samite_test(predict ${every_part})
