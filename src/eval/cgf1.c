@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/assign.h"
+#include "base/assign.h"
 
 const char *const cgf1_names[CGF1_NUMBERS] = {
     "cgF1", "precision", "recall", "F1", "positive_macro_F1", "positive_micro_F1", "positive_micro_precision",
@@ -107,7 +107,8 @@ static int assign(double *best, size_t *pairs, double *iou, size_t found, size_t
 {
     int32_t *to = malloc((found + 1) * sizeof *to);
     double *cost = malloc((found * objects + 1) * sizeof *cost);
-    int code = to && cost ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu x %zu overlaps", found, objects);
+    int code =
+        to && cost ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu x %zu overlaps", found, objects);
     for (size_t i = 0; i < found * objects && !code; i++)
         cost[i] = -iou[i];
     if (!code)
@@ -132,7 +133,8 @@ static void count_at_thresholds(scoring *s, const double *best, size_t pairs)
         s->tp[t] = tp;
         s->fp[t] = (int64_t)s->found - tp;
         s->fn[t] = (int64_t)s->objects - tp;
-        double precision = (double)tp / ((double)(tp + s->fp[t]) + IN_F1), recall = (double)tp / ((double)(tp + s->fn[t]) + IN_F1);
+        double precision = (double)tp / ((double)(tp + s->fp[t]) + IN_F1),
+               recall = (double)tp / ((double)(tp + s->fn[t]) + IN_F1);
         s->f1[t] = 2 * precision * recall / (precision + recall + IN_F1);
     }
 }
@@ -146,8 +148,9 @@ static int score_point(scoring *s, const eval_set *truth, const by_image *g, con
     s->both = s->objects && s->found;
     double *iou = malloc((s->objects * s->found + 1) * sizeof *iou), *best = malloc((s->found + 1) * sizeof *best);
     size_t pairs = 0;
-    int code = iou && best ? SAMITE_OK
-                           : fail(err, SAMITE_RESOURCE, "not enough memory for %zu x %zu overlaps", s->found, s->objects);
+    int code = iou && best
+                   ? SAMITE_OK
+                   : fail(err, SAMITE_RESOURCE, "not enough memory for %zu x %zu overlaps", s->found, s->objects);
     if (!code && s->both) {
         code = overlaps(iou, truth, g->list + from, s->objects, results, d->list + with, s->found, masks, err);
         if (!code)
@@ -219,7 +222,8 @@ static void final_numbers(double out[CGF1_NUMBERS], const totals *a)
     image_level(il, a);
     for (int t = 0; t < COCO_IOUS; t++) {
         double tp = (double)a->tp[t];
-        double precision = tp / ((double)(a->tp[t] + a->fp[t]) + IN_F1), recall = tp / ((double)(a->tp[t] + a->fn[t]) + IN_F1);
+        double precision = tp / ((double)(a->tp[t] + a->fp[t]) + IN_F1),
+               recall = tp / ((double)(a->tp[t] + a->fn[t]) + IN_F1);
         double positive = tp / ((double)(a->tp[t] + a->positive_fp[t]) + IN_F1);
         v[1][t] = precision;
         v[2][t] = recall;
@@ -272,8 +276,9 @@ static int best_scoring(scoring *best, const evaluation *e, size_t image, samite
         int32_t at = ids_find(&e->truths[i].image_ids, &e->truths[0].image_ids.item[image]);
         char id[40];
         if (at < 0)
-            return fail(err, SAMITE_INPUT, "%s has no image id %s, which %s has; both must annotate the same pairs", e->truths[i].path,
-                        id_print(id, sizeof id, &e->truths[0].image_ids.item[image]), e->truths[0].path);
+            return fail(err, SAMITE_INPUT, "%s has no image id %s, which %s has; both must annotate the same pairs",
+                        e->truths[i].path, id_print(id, sizeof id, &e->truths[0].image_ids.item[image]),
+                        e->truths[0].path);
         code = score_point(&now, &e->truths[i], &e->g[i], &e->results[i], &e->d[i], (size_t)at, e->masks, err);
         if (!code && (i == 0 || later_is_better(best, &now)))
             *best = now;
@@ -313,15 +318,17 @@ static int score_all(cgf1_result *out, const evaluation *e, samite_error *err)
     return failed;
 }
 
-int cgf1_evaluate(cgf1_result *out, const eval_set *truths, const eval_set *results, size_t count, bool masks, double threshold,
-                  samite_error *err)
+int cgf1_evaluate(cgf1_result *out, const eval_set *truths, const eval_set *results, size_t count, bool masks,
+                  double threshold, samite_error *err)
 {
     *out = (cgf1_result){0};
     evaluation e = {truths, results, calloc(count, sizeof *e.g), calloc(count, sizeof *e.d), count, masks};
     bool fine = e.g && e.d;
     for (size_t i = 0; i < count && fine; i++)
-        fine = sort_by_image(&e.g[i], &truths[i], &truths[i], 0) && sort_by_image(&e.d[i], &results[i], &truths[i], threshold);
-    int code = fine ? score_all(out, &e, err) : fail(err, SAMITE_RESOURCE, "not enough memory to sort %zu results", results[0].count);
+        fine = sort_by_image(&e.g[i], &truths[i], &truths[i], 0) &&
+               sort_by_image(&e.d[i], &results[i], &truths[i], threshold);
+    int code = fine ? score_all(out, &e, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory to sort %zu results", results[0].count);
     for (size_t i = 0; i < count; i++) {
         if (e.g) {
             free(e.g[i].list);

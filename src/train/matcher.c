@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assign.h"
+
 /* Weights of the one-to-one cost: classification, L1 distance, generalised IoU; focal parameters of the first. */
 #define COST_CLASS  2.0f
 #define COST_L1     5.0f
@@ -69,93 +71,6 @@ float corners_giou(corners a, corners b)
     return inter / all - (hull - all) / hull;
 }
 
-/* ---- assignment ---- */
-
-typedef struct search {
-    double *u, *v, *shortest;   /* potentials of rows and columns; cost of the cheapest path to each column */
-    int    *before;             /* row that the cheapest path to a column comes from */
-    int    *row_of;             /* [columns] -1 = free */
-    bool   *row_seen, *column_seen;
-} search;
-
-static void search_free(search *s)
-{
-    free(s->u), free(s->v), free(s->shortest), free(s->before), free(s->row_of), free(s->row_seen), free(s->column_seen);
-}
-
-static bool search_new(search *s, int rows, int columns)
-{
-    size_t n = (size_t)rows + 1, m = (size_t)columns + 1;
-    *s = (search){calloc(n, sizeof(double)), calloc(m, sizeof(double)), calloc(m, sizeof(double)), calloc(m, sizeof(int)),
-                  calloc(m, sizeof(int)), calloc(n, sizeof(bool)), calloc(m, sizeof(bool))};
-    if (s->u && s->v && s->shortest && s->before && s->row_of && s->row_seen && s->column_seen)
-        return true;
-    search_free(s);
-    return false;
-}
-
-/* Cheapest augmenting path from `start` to a free column; returns that column and the path's cost. */
-static int augment(search *s, const double *cost, int rows, int columns, int start, double *least)
-{
-    memset(s->row_seen, 0, sizeof(bool) * (size_t)rows);
-    memset(s->column_seen, 0, sizeof(bool) * (size_t)columns);
-    for (int j = 0; j < columns; j++)
-        s->shortest[j] = INFINITY;
-    int row = start;
-    *least = 0;
-    for (;;) {
-        int best = -1;
-        double lowest = INFINITY;
-        s->row_seen[row] = true;
-        for (int j = 0; j < columns; j++) {
-            if (s->column_seen[j])
-                continue;
-            double through = *least + cost[(int64_t)row * columns + j] - s->u[row] - s->v[j];
-            if (through < s->shortest[j]) {
-                s->shortest[j] = through;
-                s->before[j] = row;
-            }
-            if (s->shortest[j] < lowest || (s->shortest[j] == lowest && s->row_of[j] < 0)) {
-                lowest = s->shortest[j];
-                best = j;
-            }
-        }
-        *least = lowest;
-        s->column_seen[best] = true;
-        if (s->row_of[best] < 0)
-            return best;
-        row = s->row_of[best];
-    }
-}
-
-/* Successive shortest paths with potentials (the Jonker-Volgenant form of the Hungarian method). */
-bool assign(int *column, const double *cost, int rows, int columns)
-{
-    search s;
-    if (!search_new(&s, rows, columns))
-        return false;
-    memset(s.row_of, -1, sizeof(int) * (size_t)columns);
-    memset(column, -1, sizeof(int) * (size_t)rows);
-    for (int start = 0; start < rows; start++) {
-        double least;
-        int end = augment(&s, cost, rows, columns, start, &least);
-        for (int i = 0; i < rows; i++)
-            if (s.row_seen[i])
-                s.u[i] += i == start ? least : least - s.shortest[column[i]];
-        for (int j = 0; j < columns; j++)
-            if (s.column_seen[j])
-                s.v[j] -= least - s.shortest[j];
-        for (int row = -1, next; row != start; end = next) {
-            row = s.before[end];
-            s.row_of[end] = row;
-            next = column[row];
-            column[row] = end;
-        }
-    }
-    search_free(&s);
-    return true;
-}
-
 /* ---- one to one ---- */
 
 static float log_sigmoid(float x)
@@ -195,7 +110,7 @@ static bool fill_costs(double *cost, const answers *a, const targets *t, int p, 
 }
 
 /* Appends the pairs of prompt p, by object or by query. */
-static bool add_pairs(match_list *out, const int *column, int rows, const targets *t, int p, bool objects_are_rows,
+static bool add_pairs(match_list *out, const int32_t *column, int rows, const targets *t, int p, bool objects_are_rows,
                       bool by_query, int queries)
 {
     int n = t->count[p];
@@ -225,12 +140,13 @@ static int match_prompt(match_list *out, const answers *a, const targets *t, int
     bool objects_are_rows = n <= a->queries;
     int rows = objects_are_rows ? n : a->queries, columns = objects_are_rows ? a->queries : n;
     double *cost = malloc(sizeof(double) * (size_t)rows * (size_t)columns);
-    int *column = malloc(sizeof(int) * (size_t)rows), code = 0;
+    int32_t *column = malloc(sizeof *column * (size_t)rows);
+    int code = 0;
     if (!cost || !column)
         code = fail(err, SAMITE_RESOURCE, "not enough memory to match %d objects", n);
     else if (!fill_costs(cost, a, t, p, objects_are_rows))
         code = fail(err, SAMITE_FAILED, "an answer to prompt %d is not a finite number, or a box is degenerate", p);
-    else if (!assign(column, cost, rows, columns) ||
+    else if (!(code = assign_least(column, cost, rows, columns, err)) &&
              !add_pairs(out, column, rows, t, p, objects_are_rows, by_query, a->queries))
         code = fail(err, SAMITE_RESOURCE, "not enough memory to match %d objects", n);
     free(cost);

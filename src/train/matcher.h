@@ -16,9 +16,6 @@ int match_one_to_many(match_list *out, const answers *a, const targets *t, samit
 
 void match_list_free(match_list *l);
 
-/* The least-cost assignment of rows to columns, rows <= columns: column[row]. cost [rows, columns]. false: out of memory. */
-bool assign(int *column, const double *cost, int rows, int columns);
-
 /* Box arithmetic shared with the losses, in f32 as the original: corners of cx cy w h; IoU and generalised IoU. */
 typedef struct corners { float x0, y0, x1, y1; } corners;
 corners box_corners_of(const float *cxcywh);

@@ -1,5 +1,5 @@
 /* assign.c - shortest augmenting paths: one row after another joins the assignment along the cheapest path. */
-#include "eval/assign.h"
+#include "base/assign.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -31,7 +31,8 @@ static int32_t find_free_column(solver *s, int32_t row, double *least)
         s->row_done[row] = 1;
         for (int32_t k = 0; k < open; k++) {
             int32_t j = s->open[k];
-            double through = *least + s->cost[(size_t)row * (size_t)s->columns + (size_t)j] - s->row_price[row] - s->column_price[j];
+            double through =
+                *least + s->cost[(size_t)row * (size_t)s->columns + (size_t)j] - s->row_price[row] - s->column_price[j];
             if (through < s->length[j]) {
                 s->length[j] = through;
                 s->before[j] = row;
@@ -92,8 +93,8 @@ static bool solver_open(solver *s, int32_t rows, int32_t columns)
     s->open = malloc(c * sizeof(int32_t));
     s->row_done = malloc(r);
     s->column_done = malloc(c);
-    if (!s->row_price || !s->column_price || !s->length || !s->column_of || !s->row_of || !s->before || !s->open || !s->row_done ||
-        !s->column_done)
+    if (!s->row_price || !s->column_price || !s->length || !s->column_of || !s->row_of || !s->before || !s->open ||
+        !s->row_done || !s->column_done)
         return false;
     for (size_t i = 0; i < r; i++)
         s->column_of[i] = -1;
