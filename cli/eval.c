@@ -32,8 +32,8 @@ static int parse_shard(void *to, const char *name, const char *value, samite_err
     char first[32];
     size_t n = strcspn(value, "/");
     snprintf(first, sizeof first, "%.*s", (int)(n < 31 ? n : 31), value);
-    if (value[n] != '/' || !parse_number(&at, first) || !parse_number(&of, value + n + 1) || at != floor(at) || of != floor(of) ||
-        of < 1 || of > MOST_SHARDS || at < 1 || at > of)
+    if (value[n] != '/' || !parse_number(&at, first) || !parse_number(&of, value + n + 1) || at != floor(at) ||
+        of != floor(of) || of < 1 || of > MOST_SHARDS || at < 1 || at > of)
         return fail(err, SAMITE_USAGE, "%s wants I/N with I from 1 to N, such as 1/4, not \"%s\"", name, value);
     s->shard = (int)at;
     s->shards = (int)of;
@@ -69,32 +69,38 @@ static void free_classes(words *w)
 
 #define AT(member) offsetof(eval_settings, member)
 static const option options[] = {
-    {"--gt", 0, OPTION_LIST, AT(gt), "FILE", .help = "ground truth: COCO instances JSON; with --video a COCO-video JSON"},
+    {"--gt", 0, OPTION_LIST, AT(gt), "FILE",
+     .help = "ground truth: COCO instances JSON; with --video a COCO-video JSON"},
     {"--dt", 0, OPTION_TEXT, AT(dt), "FILE", .help = "results: COCO result list or COCO file; with --video like --gt"},
     {"--iou", 0, OPTION_TEXT, AT(iou), "TYPES", .help = "bbox, segm or bbox,segm (default: bbox)"},
     {"--cgf1", 0, OPTION_LIST, AT(cgf1), "FILE",
      .help = "SA-Co metric against this ground truth; repeat for alternatives"},
     {"--video", 0, OPTION_FLAG, AT(video), NULL, .help = "J&F and HOTA of tracks"},
-    {"--threshold", 0, OPTION_REAL, AT(threshold), "X", .help = "with --cgf1: least score that counts (default: 0.5)", .least = 0,
-     .most = 1},
-    {"--images", 0, OPTION_TEXT, AT(images), "DIR", .help = "the pictures: to run -m MODEL on, or for galleries in the report"},
-    {"--out", 'o', OPTION_TEXT, AT(out), "DIR", .help = "with -m: where predictions go, and where a stopped run goes on"},
+    {"--threshold", 0, OPTION_REAL, AT(threshold), "X", .help = "with --cgf1: least score that counts (default: 0.5)",
+     .least = 0, .most = 1},
+    {"--images", 0, OPTION_TEXT, AT(images), "DIR",
+     .help = "the pictures: to run -m MODEL on, or for galleries in the report"},
+    {"--out", 'o', OPTION_TEXT, AT(out), "DIR",
+     .help = "with -m: where predictions go, and where a stopped run goes on"},
     {"--prompts", 0, OPTION_TEXT, AT(prompts), "FILE",
      .help = "with -m: other words for categories, JSON object or lines NAME<TAB>WORDS"},
-    {"--limit", 0, OPTION_INT, AT(limit), "N", .help = "N images, chosen as the official code does", .least = 1, .most = 1e9},
+    {"--limit", 0, OPTION_INT, AT(limit), "N", .help = "N images, chosen as the official code does", .least = 1,
+     .most = 1e9},
     {"--image-list", 0, OPTION_TEXT, AT(image_list), "FILE", .help = "only these images: JSON list of ids"},
-    {"--classes", 0, OPTION_CALL, AT(classes), "NAMES", .help = "only these categories: NAME,NAME", .parse = parse_classes},
+    {"--classes", 0, OPTION_CALL, AT(classes), "NAMES", .help = "only these categories: NAME,NAME",
+     .parse = parse_classes},
     {"--class", 0, OPTION_CALL, AT(classes), "NAME", .help = "only this one; for names with a comma; repeatable",
      .parse = parse_class},
     {"--positive-only", 0, OPTION_FLAG, AT(positive_only), NULL, .help = "only categories that the image has"},
-    {"--shard", 0, OPTION_CALL, 0, "I/N", .help = "with -m: every N-th image, starting with the I-th", .parse = parse_shard},
-    {"--pycocotools-compat", 0, OPTION_FLAG, AT(compat), NULL, .help = "objects with id 0 and repeated ids as in pycocotools"},
+    {"--shard", 0, OPTION_CALL, 0, "I/N", .help = "with -m: every N-th image, starting with the I-th",
+     .parse = parse_shard},
+    {"--pycocotools-compat", 0, OPTION_FLAG, AT(compat), NULL,
+     .help = "objects with id 0 and repeated ids as in pycocotools"},
     {"--report", 0, OPTION_TEXT, AT(report), "DIR", .help = "write report.html, metrics.csv and metrics.json into DIR"},
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "JSON on standard output"},
     {"--arrays", 0, OPTION_FLAG, AT(arrays), NULL, .help = "precision, recall and scores go into the JSON too"},
     ENGINE_OPTIONS(eval_settings),
-    {0}
-};
+    {0}};
 
 /* ---- settings ---- */
 
@@ -122,7 +128,8 @@ static bool launched(int *rank, int *size)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *r = getenv(names[i][0]), *s = getenv(names[i][1]);
         double at, of;
-        if (r && s && parse_number(&at, r) && parse_number(&of, s) && of > 1 && of <= MOST_SHARDS && at >= 0 && at < of) {
+        if (r && s && parse_number(&at, r) && parse_number(&of, s) && of > 1 && of <= MOST_SHARDS && at >= 0 &&
+            at < of) {
             *rank = (int)at;
             *size = (int)of;
             return true;
@@ -143,9 +150,11 @@ static int check_settings(eval_settings *s, samite_error *err)
     if (s->dt && s->engine.model)
         return fail(err, SAMITE_USAGE, "--dt and -m exclude each other: evaluate results, or run a model");
     if (!s->dt && (s->video || s->cgf1.count))
-        return fail(err, SAMITE_USAGE, "no results given: --dt FILE is needed with %s", s->video ? "--video" : "--cgf1");
+        return fail(err, SAMITE_USAGE, "no results given: --dt FILE is needed with %s",
+                    s->video ? "--video" : "--cgf1");
     if (!s->dt && (!s->images || !s->out))
-        return fail(err, SAMITE_USAGE, "no results given: --dt FILE, or a model to run: -m MODEL --images DIR --out DIR");
+        return fail(err, SAMITE_USAGE,
+                    "no results given: --dt FILE, or a model to run: -m MODEL --images DIR --out DIR");
     if (s->dt && (s->prompts || s->shards))
         return fail(err, SAMITE_USAGE, "%s goes with -m MODEL, not with --dt", s->prompts ? "--prompts" : "--shard");
     int rank, size;
@@ -251,7 +260,8 @@ static void print_evaluation(const eval_settings *s, const samite_evaluation *e)
         puts(e->json);
         return;
     }
-    printf("ground truth: %s\nresults:      %s\n\n", s->cgf1.count ? s->cgf1.item[0] : s->gt.item[0], s->dt ? s->dt : s->out);
+    printf("ground truth: %s\nresults:      %s\n\n", s->cgf1.count ? s->cgf1.item[0] : s->gt.item[0],
+           s->dt ? s->dt : s->out);
     print_metrics(e);
     for (int i = 0; i < e->notes; i++)
         printf("%snote: %s\n", i ? "" : "\n", e->note[i]);
@@ -307,7 +317,7 @@ static int run_settings(eval_settings *s)
     bool mine = s->dt || (p.complete && (!s->started_together || s->shard == 1));
     int left_out = p.complete ? p.left_out : p.failed;
     if (s->started_together && s->shard > 1)
-        left_out = 0;                       /* a launcher would end all when one reports a failure; the first one does */
+        left_out = 0; /* a launcher would end all when one reports a failure; the first one does */
     if (!code && mine)
         code = evaluate(s, iou, s->dt ? s->dt : dt, s->dt ? s->image_list : list, &err);
     free(dt);
@@ -334,18 +344,18 @@ static int run(int argc, char **argv)
 }
 
 static const char details[] =
-    "Numbers are those of pycocotools, to the last digit; --cgf1: those of the official SA-Co evaluator; --video: J&F of\n"
-    "DAVIS and HOTA, as TrackEval computes them. With -m every category name is a prompt, and the 100 best results of an\n"
-    "image count. A run that was stopped goes on with the same command. mpirun -np N samite eval -m ... shares the work.\n"
-    "Pictures that are missing or broken are named and left out, with exit status 3.\n"
+    "Numbers are those of pycocotools, to the last digit; --cgf1: those of the official SA-Co evaluator; --video: J&F\n"
+    "of DAVIS and HOTA, as TrackEval computes them. With -m every category name is a prompt, and the 100 best results\n"
+    "of an image count. A run that was stopped goes on with the same command; mpirun -np N samite eval -m ... shares\n"
+    "the work. Pictures that are missing or broken are named and left out, with exit status 3.\n"
     "\n"
     "Examples:\n"
     "  samite eval --gt instances.json --dt results.json --iou bbox,segm\n"
-    "  samite eval -m sam3.pt --gt instances_val2017.json --images val2017 --out run1 --limit 100 --report run1/report\n"
+    "  samite eval -m sam3.pt --gt instances_val2017.json --images val2017 --out run1 --limit 100 --report run1\n"
     "  samite eval --cgf1 gt_a.json --cgf1 gt_b.json --dt results.json --iou segm\n"
     "  samite eval --video --gt videos.json --dt tracks.json\n";
 
 const command eval_command = {
-    "eval", "measure results or a model against ground truth", "eval --gt FILE (--dt FILE | -m MODEL --images DIR --out DIR) [options]",
-    details, options, run,
+    "eval", "measure results or a model against ground truth",
+    "eval --gt FILE (--dt FILE | -m MODEL --images DIR --out DIR) [options]", details, options, run,
 };

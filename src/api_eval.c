@@ -21,7 +21,8 @@ static int check_options(samite_eval_options *out, const samite_eval_options *in
     if (!out->gt || out->gt_count < 1 || !out->dt)
         return fail(err, SAMITE_USAGE, "samite_evaluate: ground truth and results are both needed");
     if (out->gt_count > 1 && out->kind != SAMITE_EVAL_CGF1)
-        return fail(err, SAMITE_USAGE, "samite_evaluate: %d ground truth files; only the SA-Co metric takes several", out->gt_count);
+        return fail(err, SAMITE_USAGE, "samite_evaluate: %d ground truth files; only the SA-Co metric takes several",
+                    out->gt_count);
     for (int i = 0; i < out->gt_count; i++)
         if (!out->gt[i])
             return fail(err, SAMITE_USAGE, "samite_evaluate: ground truth %d has no name", i + 1);
@@ -49,7 +50,8 @@ int samite_evaluate(samite_evaluation **out, const samite_eval_options *o, samit
         samite_evaluation_free(&x->open);
         return code;
     }
-    x->open = (samite_evaluation){(int)x->f.metrics, x->f.metric, (int)x->f.notes, (const char *const *)x->f.note, x->json};
+    x->open =
+        (samite_evaluation){(int)x->f.metrics, x->f.metric, (int)x->f.notes, (const char *const *)x->f.note, x->json};
     *out = &x->open;
     return SAMITE_OK;
 }

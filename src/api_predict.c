@@ -68,8 +68,9 @@ static int read_picture(samite_pixels *out, const prediction_job *j, const eval_
         code = samite_pixels_read(out, path, 0, err);
     }
     if (!code && known && (out->width != im->width || out->height != im->height)) {
-        code = fail(err, SAMITE_INPUT, "%s has %d x %d pixels, %s says %d x %d; is this another version of the picture?", path,
-                    out->width, out->height, j->truth.path, im->width, im->height);
+        code =
+            fail(err, SAMITE_INPUT, "%s has %d x %d pixels, %s says %d x %d; is this another version of the picture?",
+                 path, out->width, out->height, j->truth.path, im->width, im->height);
         samite_pixels_free(out);
     }
     free(path);
@@ -166,12 +167,14 @@ static int predict_all(worker *w, samite_error *err)
     return code ? code : records_join(&w->j, w->out, err);
 }
 
-static int check_options(samite_predict_options *own, const samite_predict_options *o, const samite_model *m, samite_error *err)
+static int check_options(samite_predict_options *own, const samite_predict_options *o, const samite_model *m,
+                         samite_error *err)
 {
     *own = (samite_predict_options)SAMITE_PREDICT_OPTIONS_INIT;
     memcpy(own, o, o->size < sizeof *own ? o->size : sizeof *own);
     if (!own->gt || !own->images || !own->out || !m)
-        return fail(err, SAMITE_USAGE, "samite_predict: model, ground truth, folder of pictures and output folder are all needed");
+        return fail(err, SAMITE_USAGE,
+                    "samite_predict: model, ground truth, folder of pictures and output folder are all needed");
     if (own->shards < 0 || (own->shards > 0 && (own->shard < 1 || own->shard > own->shards)))
         return fail(err, SAMITE_USAGE, "samite_predict: there is no shard %d of %d", own->shard, own->shards);
     if (own->most < 0)

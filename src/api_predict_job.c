@@ -163,8 +163,8 @@ static int make_settings(prediction_job *j, const samite_model *m, samite_error 
         json_array_append_new(list, json_pack("[o,o]", json_name(id), json_name(j->text[i])));
     }
     j->settings = json_pack("{s:o, s:i, s:i, s:b, s:b, s:o}", "model", m ? json_name(info.source) : json_null(), "side",
-                            info.input_side, "most", j->o->most, "masks", (j->o->iou & SAMITE_IOU_SEGM) != 0, "positive_only",
-                            j->o->positive_only != 0, "prompts", list);
+                            info.input_side, "most", j->o->most, "masks", (j->o->iou & SAMITE_IOU_SEGM) != 0,
+                            "positive_only", j->o->positive_only != 0, "prompts", list);
     j->settings_text = j->settings ? json_dumps(j->settings, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     return code ? code : j->settings_text ? SAMITE_OK : no_memory(err);
 }

@@ -38,7 +38,8 @@ static void print_five(file_writer *w, float v)
     file_printf(w, "%s", s);
 }
 
-static void print_detection(file_writer *w, const prediction_job *j, const char *image, const detection *d, int width, int height)
+static void print_detection(file_writer *w, const prediction_job *j, const char *image, const detection *d, int width,
+                            int height)
 {
     json_t *category = id_json(&j->truth.category_ids.item[j->categories[d->category]]);
     char *id = json_dumps(category, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
@@ -69,7 +70,8 @@ int record_write(const prediction_job *j, size_t at, const detection *d, size_t 
     json_t *id = id_json(&j->truth.image_ids.item[j->images[at]]), *why = error ? json_name(error) : NULL;
     char *image = id ? json_dumps(id, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
     file_writer w;
-    int code = path && image ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory for a record");
+    int code =
+        path && image ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory for a record");
     if (!code) {
         file_printf(&w, "{\"settings\":%s,\n\"image_id\":%s,\n", j->settings_text, image);
         if (why) {
@@ -195,7 +197,8 @@ int records_join(const prediction_job *j, samite_predicted *out, samite_error *e
     if (!complete)
         return SAMITE_OK;
     char *all_path = path_join(j->o->out, "predictions.json"), *id_path = path_join(j->o->out, "images.json");
-    int code = all_path && id_path ? file_writer_open(&w.all, all_path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+    int code =
+        all_path && id_path ? file_writer_open(&w.all, all_path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
     if (!code && (code = file_writer_open(&w.ids, id_path, err)) != SAMITE_OK)
         file_writer_abort(&w.all);
     if (!code)

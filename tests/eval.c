@@ -1,4 +1,4 @@
-/* eval.c - evaluation against the numbers of pycocotools, the official SA-Co evaluator and TrackEval; odd and bad files. */
+/* eval.c - evaluation against the numbers of pycocotools, the SA-Co evaluator and TrackEval; odd and bad files. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "eval/assign.h"
+#include "base/assign.h"
 #include "eval/coco.h"
 #include "eval/evaluation.h"
 #include "eval/json_stream.h"
@@ -105,7 +105,8 @@ static void empty_results_give_zeros(void **state)
     o.iou = SAMITE_IOU_BBOX | SAMITE_IOU_SEGM;
     findings f = evaluate(&o);
     for (size_t i = 0; i < COCO_STATS; i++)
-        assert_true(json_number_value(json_array_get(json_object_get(json_object_get(f.json, "segm"), "stats"), i)) == 0);
+        assert_true(json_number_value(json_array_get(json_object_get(json_object_get(f.json, "segm"), "stats"), i)) ==
+                    0);
     assert_true(f.notes >= 1);
     findings_free(&f);
 }
@@ -243,7 +244,8 @@ static void ids_of_all_kinds_match(void **state)
         snprintf(to, sizeof to, "[{\"image_id\":%s", numbers[i]);
         assert_true(ap(objects, with(found, "[{\"image_id\":1", to), false, NULL) > 0.9999);
     }
-    const char *gt = with(with(objects, "{\"id\":1,\"width\"", "{\"id\":\"a/b\",\"width\""), "\"image_id\":1", "\"image_id\":\"a/b\"");
+    const char *gt = with(with(objects, "{\"id\":1,\"width\"", "{\"id\":\"a/b\",\"width\""), "\"image_id\":1",
+                          "\"image_id\":\"a/b\"");
     assert_true(ap(gt, with(found, "\"image_id\":1", "\"image_id\":\"a\\/b\""), false, NULL) > 0.9999);
     refused(objects, with(found, "\"image_id\":1", "\"image_id\":\"one\""), false, "image id one");
     refused(objects, with(found, "\"image_id\":1", "\"image_id\":1.5"), false, "image id 1.5");
@@ -252,8 +254,8 @@ static void ids_of_all_kinds_match(void **state)
 static void missing_keys_are_filled_or_named(void **state)
 {
     assert_true(ap(with(objects, ",\"area\":100,\"iscrowd\":0", ""), found, false, NULL) > 0.9999);
-    assert_true(ap(with(objects, "\"categories\":[{\"id\":1,\"name\":\"cat\"},{\"id\":7,\"name\":\"dog\"}],", ""), found, false,
-                   NULL) > 0.9999);
+    assert_true(ap(with(objects, "\"categories\":[{\"id\":1,\"name\":\"cat\"},{\"id\":7,\"name\":\"dog\"}],", ""),
+                   found, false, NULL) > 0.9999);
     refused(with(objects, "\"images\"", "\"pictures\""), found, false, "\"images\"");
     refused(with(objects, "\"image_id\":1,", ""), found, false, "image_id");
     refused(with(objects, "\"bbox\":[2,3,10,10],", ""), found, false, "bbox");
@@ -335,7 +337,8 @@ static void annotations_may_come_first(void **state)
 {
     const char *tail = strstr(objects, "\"annotations\"");
     char *turned = malloc(sizeof objects + 8);
-    snprintf(turned, sizeof objects + 8, "{%.*s,%.*s}", (int)strlen(tail) - 1, tail, (int)(tail - objects) - 2, objects + 1);
+    snprintf(turned, sizeof objects + 8, "{%.*s,%.*s}", (int)strlen(tail) - 1, tail, (int)(tail - objects) - 2,
+             objects + 1);
     assert_true(ap(turned, found, false, NULL) > 0.9999);
     free(turned);
 }
@@ -344,7 +347,8 @@ static void only_a_hundred_count(void **state)
 {
     text t = {0};
     for (int i = 0; i < 150; i++)
-        text_printf(&t, "%s{\"image_id\":1,\"category_id\":1,\"bbox\":[20,20,5,5],\"score\":%g}", i ? "," : "[", 1 - i * 0.001);
+        text_printf(&t, "%s{\"image_id\":1,\"category_id\":1,\"bbox\":[20,20,5,5],\"score\":%g}", i ? "," : "[",
+                    1 - i * 0.001);
     text_printf(&t, ",{\"image_id\":1,\"category_id\":1,\"bbox\":[2,3,10,10],\"score\":0.1}]");
     coco_result r = run(objects, t.data, false, &(coco_options){.keep_matches = true});
     assert_true(r.category_ap[0] == 0);
@@ -383,8 +387,18 @@ static void shuffles_as_python(void **state)
 
 static void reads_numbers_exactly(void **state)
 {
-    static const char *const numbers[] = {"0", "-0.0", "1", "123.456", "0.1", "1e-5", "9007199254740993", "1.7976931348623157e308",
-                                          "0.30000000000000004", "-12345678901234567890", "4.9e-324", "0.000001234567"};
+    static const char *const numbers[] = {"0",
+                                          "-0.0",
+                                          "1",
+                                          "123.456",
+                                          "0.1",
+                                          "1e-5",
+                                          "9007199254740993",
+                                          "1.7976931348623157e308",
+                                          "0.30000000000000004",
+                                          "-12345678901234567890",
+                                          "4.9e-324",
+                                          "0.000001234567"};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         assert_true(real_from_json(numbers[i], strlen(numbers[i])) == strtod(numbers[i], NULL));
 }

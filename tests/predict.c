@@ -54,7 +54,8 @@ static int set_up(void **state)
         char name[32];
         snprintf(name, sizeof name, "%d.png", i);
         write_picture(name, 30 + 7 * i, 44 - 3 * i, (unsigned)i);
-        text_printf(&t, "%s{\"id\":%d,\"file_name\":\"%s\",\"width\":%d,\"height\":%d}", i ? "," : "", 9 - i, name, 30 + 7 * i, 44 - 3 * i);
+        text_printf(&t, "%s{\"id\":%d,\"file_name\":\"%s\",\"width\":%d,\"height\":%d}", i ? "," : "", 9 - i, name,
+                    30 + 7 * i, 44 - 3 * i);
     }
     text_printf(&t, "],\"annotations\":[{\"id\":1,\"image_id\":8,\"category_id\":3,\"bbox\":[1,1,20,20]},"
                 "{\"id\":2,\"image_id\":9,\"category_id\":1,\"bbox\":[4,1,20,20]}]}");
@@ -242,9 +243,9 @@ static void bad_pictures_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_run_is_complete), cmocka_unit_test(shards_give_the_same), cmocka_unit_test(stopped_run_goes_on),
-        cmocka_unit_test(fewer_images_and_prompts), cmocka_unit_test(other_words_change_results),
-        cmocka_unit_test(bad_pictures_are_left_out),
+        cmocka_unit_test(whole_run_is_complete),      cmocka_unit_test(shards_give_the_same),
+        cmocka_unit_test(stopped_run_goes_on),        cmocka_unit_test(fewer_images_and_prompts),
+        cmocka_unit_test(other_words_change_results), cmocka_unit_test(bad_pictures_are_left_out),
     };
     return cmocka_run_group_tests(tests, set_up, clean_up);
 }

@@ -16,7 +16,7 @@ typedef struct cgf1_result {
 
 /* `truths` are alternative annotations of the same pairs: each pair counts as in the one that suits the results best.
  * results[i] are the same results, read for truths[i]. Results below `threshold` do not count. */
-int cgf1_evaluate(cgf1_result *out, const eval_set *truths, const eval_set *results, size_t count, bool masks, double threshold,
-                  samite_error *err);
+int cgf1_evaluate(cgf1_result *out, const eval_set *truths, const eval_set *results, size_t count, bool masks,
+                  double threshold, samite_error *err);
 
 #endif

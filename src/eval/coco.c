@@ -8,8 +8,8 @@
 
 const double coco_areas[COCO_AREAS][2] = {{0, 1e10}, {0, 1024}, {1024, 9216}, {9216, 1e10}};
 const int    coco_limits[COCO_LIMITS] = {1, 10, 100};
-const char *const coco_stat_names[COCO_STATS] = {"AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_1", "AR_10",
-                                                 "AR_100", "AR_small", "AR_medium", "AR_large"};
+const char *const coco_stat_names[COCO_STATS] = {"AP",   "AP50",  "AP75",   "AP_small", "AP_medium", "AP_large",
+                                                 "AR_1", "AR_10", "AR_100", "AR_small", "AR_medium", "AR_large"};
 
 void coco_thresholds(double ious[COCO_IOUS])
 {
@@ -82,8 +82,8 @@ static uint32_t *make_ranks(const int32_t *order, size_t n, const uint8_t *keep,
 }
 
 /* shown[i]: item whose content item i stands for; NULL: its own. */
-static sort_key *sort_items(const eval_set *s, const uint32_t *shown, const uint32_t *image_rank, const uint32_t *category_rank,
-                            size_t *count)
+static sort_key *sort_items(const eval_set *s, const uint32_t *shown, const uint32_t *image_rank,
+                            const uint32_t *category_rank, size_t *count)
 {
     sort_key *k = malloc((s->count + 1) * sizeof *k);
     *count = 0;
@@ -93,8 +93,8 @@ static sort_key *sort_items(const eval_set *s, const uint32_t *shown, const uint
             continue;
         if (as->category < 0 || image_rank[as->image] == UINT32_MAX || category_rank[as->category] == UINT32_MAX)
             continue;
-        k[(*count)++] = (sort_key){(uint64_t)category_rank[as->category] << 32 | image_rank[as->image], image_rank[item->image],
-                                   (uint32_t)i};
+        k[(*count)++] = (sort_key){(uint64_t)category_rank[as->category] << 32 | image_rank[as->image],
+                                   image_rank[item->image], (uint32_t)i};
     }
     if (k && *count > 1)
         qsort(k, *count, sizeof *k, compare_keys);
@@ -148,8 +148,9 @@ static bool sort_all(matcher *m)
     size_t categories = 0;
     out->category = malloc((t->category_ids.count + 1) * sizeof *out->category);
     uint32_t *images = make_ranks(t->image_order, t->image_ids.count, m->o->images, NULL, &out->images);
-    uint32_t *ranks = out->category ? make_ranks(t->category_order, t->category_ids.count, m->o->categories, out->category,
-                                                 &categories) : NULL;
+    uint32_t *ranks = out->category ? make_ranks(t->category_order, t->category_ids.count, m->o->categories,
+                                                 out->category, &categories)
+                                    : NULL;
     out->categories = categories;
     sort_key *g = NULL, *d = NULL;
     if (images && ranks) {
@@ -176,7 +177,8 @@ static double mean_of(const coco_result *r, bool recall, int iou, int area, int 
             continue;
         for (size_t q = 0; q < inner; q++)
             for (size_t k = 0; k < r->categories; k++) {
-                double x = v[(((t * inner + q) * r->categories + k) * COCO_AREAS + (size_t)area) * COCO_LIMITS + (size_t)limit];
+                double x = v[(((t * inner + q) * r->categories + k) * COCO_AREAS + (size_t)area) * COCO_LIMITS +
+                             (size_t)limit];
                 if (x > -1)
                     room[n++] = x;
             }
@@ -244,15 +246,16 @@ static bool take_memory(matcher *m)
     return true;
 }
 
-int coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *results, const coco_options *o, samite_error *err)
+int coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *results, const coco_options *o,
+                  samite_error *err)
 {
     *out = (coco_result){0};
     matcher m = {.truth = truth, .results = results, .o = o, .out = out};
     bool fine = truth->category_ids.count < (size_t)1 << 24 && truth->count < UINT32_MAX && results->count < UINT32_MAX;
     fine = fine && choose_content(&m) && sort_all(&m) && take_memory(&m);
     int code = fine ? match_groups(&m, err)
-                    : fail(err, SAMITE_RESOURCE, "not enough memory to evaluate %zu results over %zu categories", results->count,
-                           truth->category_ids.count);
+                    : fail(err, SAMITE_RESOURCE, "not enough memory to evaluate %zu results over %zu categories",
+                           results->count, truth->category_ids.count);
     if (!code)
         code = accumulate(&m, err);
     if (!code && !sum_up(out))

@@ -13,7 +13,7 @@
 
 typedef struct coco_options {
     bool           masks;        /* IoU of masks instead of boxes */
-    bool           compat;       /* as pycocotools: an object with id 0 never counts as found, a repeated id means its last object */
+    bool           compat;       /* as pycocotools: id 0 never counts as found, a repeated id means its last object */
     const uint8_t *images;       /* [images] 0: left out; NULL: all */
     const uint8_t *categories;   /* [categories] likewise */
     bool           positive_only;   /* results of categories that the image does not have are left out */
@@ -31,14 +31,15 @@ typedef struct coco_result {
     double  *category_ap;        /* [K] over all areas and IoUs, 100 detections */
     double  *category_ap50;      /* [K] */
     size_t   images, objects, detections;   /* that took part */
-    /* with keep_matches, at IoU 0.5 over all areas: index of the partner in the other set, MATCH_NONE, or MATCH_OUT: took
-     * no part (crowd, beyond 100, left out). */
+    /* with keep_matches, at IoU 0.5 over all areas: index of the partner in the other set, MATCH_NONE, or MATCH_OUT:
+     * took no part (crowd, beyond 100, left out). */
     int32_t *truth_match, *result_match;
     double  *result_iou;         /* [results] best IoU with an object of the same category; 0: none */
 } coco_result;
 enum { MATCH_NONE = -1, MATCH_OUT = -2 };
 
-int  coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *results, const coco_options *o, samite_error *err);
+int coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *results, const coco_options *o,
+                  samite_error *err);
 void coco_result_free(coco_result *r);
 
 /* Mean in the order of additions of numpy. */

@@ -39,7 +39,8 @@ static double recall_threshold(size_t q)
 }
 
 /* Samples the curve at 101 recalls. `first` is the score of the best detection, found or not. */
-static void sample(coco_result *r, const curve *c, size_t found, size_t objects, size_t any, double first, const size_t at[4])
+static void sample(coco_result *r, const curve *c, size_t found, size_t objects, size_t any, double first,
+                   const size_t at[4])
 {
     size_t j = 0;
     for (size_t i = found; i-- > 1;)

@@ -220,7 +220,8 @@ static void match_area(const matcher *m, const group *g, scratch *s, size_t kept
 static int match_group(const matcher *m, const group *g, scratch *s, const double *ious, samite_error *err)
 {
     if (!scratch_fit(s, g))
-        return fail(err, SAMITE_RESOURCE, "not enough memory to match %u results with %u objects", g->results, g->truths);
+        return fail(err, SAMITE_RESOURCE, "not enough memory to match %u results with %u objects", g->results,
+                    g->truths);
     sort_results(m, g, s);
     size_t kept = m->o->positive_only && g->truths == 0 ? 0 : g->results < COCO_MOST ? g->results : COCO_MOST;
     for (size_t i = 0; i < g->results; i++) {

@@ -25,7 +25,7 @@ typedef struct matcher {
     group              *groups;
     size_t              group_count;
     outcome            *outcomes;                   /* [result_count], in each group best first */
-    uint32_t           *shown;                      /* [truths] item number whose content counts (compat: repeated ids) */
+    uint32_t           *shown;                      /* [truths] item whose content counts (compat: repeated ids) */
     coco_result        *out;
 } matcher;
 

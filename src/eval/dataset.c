@@ -35,10 +35,12 @@ static bool missing(reader *r, const char *what, const char *hint)
     char id[40] = "";
     if (r->now.seen[FIELD_ID])
         id_print(id, sizeof id, &r->now.id[0]);
-    const char *kind = r->truth ? "result" : r->in == SECTION_IMAGES ? "image" : r->in == SECTION_CATEGORIES ? "category" :
-                       "annotation";
-    fail(r->err, SAMITE_INPUT, "%s: %s number %zu%s%s has no %s%s%s", r->set->path, kind, r->records, *id ? ", id " : "", id,
-         what, *hint ? "; " : "", hint);
+    const char *kind = r->truth                      ? "result"
+                       : r->in == SECTION_IMAGES     ? "image"
+                       : r->in == SECTION_CATEGORIES ? "category"
+                                                     : "annotation";
+    fail(r->err, SAMITE_INPUT, "%s: %s number %zu%s%s has no %s%s%s", r->set->path, kind, r->records,
+         *id ? ", id " : "", id, what, *hint ? "; " : "", hint);
     return false;
 }
 
@@ -106,8 +108,8 @@ static void forget_shape(reader *r)
         r->batch.count -= s->count;
 }
 
-/* As in the original: the first result decides. With a box, areas are those of boxes and every result needs one; without,
- * areas (and boxes that are not given) are those of masks. */
+/* As in the original: the first result decides. With a box, areas are those of boxes and every result needs one;
+ * without, areas (and boxes that are not given) are those of masks. */
 static bool decide_mode(reader *r)
 {
     record *n = &r->now;
@@ -140,7 +142,8 @@ static bool push_shape(reader *r)
     s.height = r->now.size_numbers == 2 ? r->now.size[0] : -1;
     s.width = r->now.size_numbers == 2 ? r->now.size[1] : -1;
     eval_image *im = r->truth ? NULL : &r->set->images[r->set->items[s.item].image];
-    if (im && (im->width == 0 || im->height == 0) && s.height >= 1 && s.width >= 1 && s.height <= INT32_MAX && s.width <= INT32_MAX)
+    if (im && (im->width == 0 || im->height == 0) && s.height >= 1 && s.width >= 1 && s.height <= INT32_MAX &&
+        s.width <= INT32_MAX)
         *im = (eval_image){im->file_name, im->text_input, (int)s.width, (int)s.height, im->exhaustive};
     b->shapes[b->shape_count++] = s;
     if (b->shape_count < BATCH_SHAPES && b->count < BATCH_NUMBERS && b->byte_count < BATCH_NUMBERS * 8)
@@ -298,8 +301,8 @@ static int finish_truth(reader *r, samite_error *err)
 {
     eval_set *s = r->set;
     if (!r->has[SECTION_IMAGES])
-        return fail(err, SAMITE_INPUT, "%s has no \"images\"; expected an object with images, annotations and categories",
-                    s->path);
+        return fail(err, SAMITE_INPUT,
+                    "%s has no \"images\"; expected an object with images, annotations and categories", s->path);
     int code = resolve_categories(r, err);
     for (size_t i = 0; i < s->count && !code; i++)
         if (!s->items[i].has_area)
@@ -326,13 +329,20 @@ static int walk(reader *r, const source *from, samite_error *err)
     return code;
 }
 
-static int read_all(eval_set *out, const eval_set *truth, const source *from, bool masks, bool strangers, samite_error *err)
+static int read_all(eval_set *out, const eval_set *truth, const source *from, bool masks, bool strangers,
+                    samite_error *err)
 {
     samite_error own = {0};
-    reader r = {.set = out, .truth = truth, .masks = masks, .strangers = strangers, .take_shapes = masks || truth, .err = &own};
+    reader r = {.set = out,
+                .truth = truth,
+                .masks = masks,
+                .strangers = strangers,
+                .take_shapes = masks || truth,
+                .err = &own};
     *out = (eval_set){0};
     out->path = pool_string(&out->texts, from->name, strlen(from->name));
-    int code = out->path ? walk(&r, from, &own) : fail(&own, SAMITE_RESOURCE, "not enough memory to read %s", from->name);
+    int code =
+        out->path ? walk(&r, from, &own) : fail(&own, SAMITE_RESOURCE, "not enough memory to read %s", from->name);
     if (!code && r.again) {
         r.second = r.images_read = true;
         r.depth = r.section_depth = r.record_depth = 0;
@@ -341,11 +351,13 @@ static int read_all(eval_set *out, const eval_set *truth, const source *from, bo
     if (!code && !truth)
         code = finish_truth(&r, &own);
     if (!code && truth && !r.has[SECTION_ANNOTATIONS])
-        code = fail(&own, SAMITE_INPUT, "%s has no results: expected a list of objects, or an object with \"annotations\"",
-                    out->path);
+        code = fail(&own, SAMITE_INPUT,
+                    "%s has no results: expected a list of objects, or an object with \"annotations\"", out->path);
     if (!code && truth && out->unknown_images && (!strangers || out->count == 0))
-        code = fail(&own, SAMITE_INPUT, "%s does not belong to %s: %zu results are on images that are not there, the first on "
-                    "image id %s", out->path, truth->path, out->unknown_images, out->first_unknown);
+        code = fail(&own, SAMITE_INPUT,
+                    "%s does not belong to %s: %zu results are on images that are not there, the first on "
+                    "image id %s",
+                    out->path, truth->path, out->unknown_images, out->first_unknown);
     reader_free(&r);
     if (code) {
         eval_set_free(out);
@@ -359,7 +371,8 @@ int eval_set_read(eval_set *out, const char *path, bool masks, samite_error *err
     return read_all(out, NULL, &(source){NULL, 0, path}, masks, false, err);
 }
 
-int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers, samite_error *err)
+int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers,
+                      samite_error *err)
 {
     return read_all(out, truth, &(source){NULL, 0, path}, masks, strangers, err);
 }
@@ -369,8 +382,8 @@ int eval_set_parse(eval_set *out, const char *data, size_t size, const char *nam
     return read_all(out, NULL, &(source){data, size, name}, masks, false, err);
 }
 
-int eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name, bool masks,
-                       bool strangers, samite_error *err)
+int eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name,
+                       bool masks, bool strangers, samite_error *err)
 {
     return read_all(out, truth, &(source){data, size, name}, masks, strangers, err);
 }

@@ -44,12 +44,14 @@ typedef struct eval_set {
  * checked and kept as compressed run lengths. Memory grows with objects, not with the size of the file. */
 int  eval_set_read(eval_set *out, const char *path, bool masks, samite_error *err);
 /* Reads results for `truth`: an array of objects, or a COCO file with "annotations". Image and category are those of
- * `truth`. A result on an image that is not there is SAMITE_INPUT, unless `strangers`: then it is counted and left out. */
-int  eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers, samite_error *err);
+ * `truth`. A result on an image that is not there is SAMITE_INPUT, unless `strangers`: then it is counted and left
+ * out. */
+int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers,
+                      samite_error *err);
 /* The same from memory; `name` is for messages. */
 int  eval_set_parse(eval_set *out, const char *data, size_t size, const char *name, bool masks, samite_error *err);
-int  eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name, bool masks,
-                        bool strangers, samite_error *err);
+int eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name,
+                       bool masks, bool strangers, samite_error *err);
 void eval_set_free(eval_set *s);
 
 /* "annotation 17 (image 5)" in `out`. */

@@ -64,8 +64,10 @@ static bool on_open(void *to, bool map)
     }
     if (r->depth == 1) {
         if (!map && !r->truth) {
-            fail(r->err, SAMITE_INPUT, "%s is a list; expected an object with images, annotations and categories (is it a "
-                 "result file? that is --dt)", r->set->path);
+            fail(r->err, SAMITE_INPUT,
+                 "%s is a list; expected an object with images, annotations and categories (is it a "
+                 "result file? that is --dt)",
+                 r->set->path);
             return false;
         }
         r->in = map ? SECTION_OTHER : SECTION_ANNOTATIONS;
@@ -190,8 +192,8 @@ static bool outside(reader *r)
 {
     if (r->in == SECTION_OTHER || r->depth != r->section_depth)
         return true;
-    fail(r->err, SAMITE_INPUT, "%s: expected a list of objects, found something else in it (after object %zu)", r->set->path,
-         r->records);
+    fail(r->err, SAMITE_INPUT, "%s: expected a list of objects, found something else in it (after object %zu)",
+         r->set->path, r->records);
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* dataset_read.h - one record of a COCO file at a time, out of the stream of JSON events. Not for use outside dataset*.c. */
+/* dataset_read.h - one record of a COCO file at a time, out of the stream of JSON events. For dataset*.c only. */
 #ifndef EVAL_DATASET_READ_H
 #define EVAL_DATASET_READ_H
 
@@ -8,8 +8,22 @@
 typedef enum section { SECTION_OTHER, SECTION_IMAGES, SECTION_ANNOTATIONS, SECTION_CATEGORIES } section;
 
 typedef enum field {
-    FIELD_OTHER, FIELD_ID, FIELD_IMAGE_ID, FIELD_CATEGORY_ID, FIELD_SCORE, FIELD_AREA, FIELD_CROWD, FIELD_IGNORE, FIELD_BOX,
-    FIELD_SEGMENTATION, FIELD_FILE_NAME, FIELD_NAME, FIELD_WIDTH, FIELD_HEIGHT, FIELD_EXHAUSTIVE, FIELD_TEXT_INPUT,
+    FIELD_OTHER,
+    FIELD_ID,
+    FIELD_IMAGE_ID,
+    FIELD_CATEGORY_ID,
+    FIELD_SCORE,
+    FIELD_AREA,
+    FIELD_CROWD,
+    FIELD_IGNORE,
+    FIELD_BOX,
+    FIELD_SEGMENTATION,
+    FIELD_FILE_NAME,
+    FIELD_NAME,
+    FIELD_WIDTH,
+    FIELD_HEIGHT,
+    FIELD_EXHAUSTIVE,
+    FIELD_TEXT_INPUT,
     FIELDS
 } field;
 

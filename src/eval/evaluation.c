@@ -78,7 +78,8 @@ static bool list_id(id_list *l, id_value id)
     char name[64];
     int32_t at = ids_find(&l->truth->image_ids, &id);
     if (at < 0)
-        fail(l->err, SAMITE_INPUT, "%s: image id %s is not in %s", l->path, id_print(name, sizeof name, &id), l->truth->path);
+        fail(l->err, SAMITE_INPUT, "%s: image id %s is not in %s", l->path, id_print(name, sizeof name, &id),
+             l->truth->path);
     else
         l->keep[at] = 1;
     return at >= 0;
@@ -154,7 +155,8 @@ int evaluation_images(uint8_t **keep, const eval_set *truth, int limit, const ch
     return code;
 }
 
-int evaluation_categories(uint8_t **keep, const eval_set *truth, const char *const *classes, int count, samite_error *err)
+int evaluation_categories(uint8_t **keep, const eval_set *truth, const char *const *classes, int count,
+                          samite_error *err)
 {
     size_t n = truth->category_ids.count;
     *keep = NULL;
@@ -183,24 +185,34 @@ static void note_truth(findings *f, const eval_set *s, const samite_eval_options
 {
     const id_value zero = {.kind = ID_INTEGER};
     if (ids_find(&s->ids, &zero) >= 0 && o->kind == SAMITE_EVAL_COCO)
-        findings_note(f, o->compat ? "%s has an annotation with id 0: as in pycocotools, it never counts as found"
-                      : "%s has an annotation with id 0: it is treated like any other; pycocotools would never count it as "
-                      "found (--pycocotools-compat does the same)", s->path);
+        findings_note(
+            f,
+            o->compat
+                ? "%s has an annotation with id 0: as in pycocotools, it never counts as found"
+                : "%s has an annotation with id 0: it is treated like any other; pycocotools would never count it as "
+                  "found (--pycocotools-compat does the same)",
+            s->path);
     if (s->no_area)
-        findings_note(f, "%s: %zu annotations have no area; that of the mask or else of the box is taken", s->path, s->no_area);
+        findings_note(f, "%s: %zu annotations have no area; that of the mask or else of the box is taken", s->path,
+                      s->no_area);
     if (s->no_crowd)
         findings_note(f, "%s: %zu annotations have no iscrowd; 0 is taken", s->path, s->no_crowd);
     if (s->ignore_flags)
-        findings_note(f, "%s: %zu annotations have \"ignore\"; by COCO's rules only iscrowd counts", s->path, s->ignore_flags);
+        findings_note(f, "%s: %zu annotations have \"ignore\"; by COCO's rules only iscrowd counts", s->path,
+                      s->ignore_flags);
     if (s->unknown_images)
-        findings_note(f, "%s: %zu annotations are on images that are not listed (the first: image id %s); left out", s->path,
-                      s->unknown_images, s->first_unknown);
+        findings_note(f, "%s: %zu annotations are on images that are not listed (the first: image id %s); left out",
+                      s->path, s->unknown_images, s->first_unknown);
     if (s->unknown_categories)
-        findings_note(f, "%s: %zu annotations have a category that is not listed; left out", s->path, s->unknown_categories);
+        findings_note(f, "%s: %zu annotations have a category that is not listed; left out", s->path,
+                      s->unknown_categories);
     if (s->repeated_ids)
-        findings_note(f, o->compat ? "%s: %zu annotations repeat an id (the first: %s): as in pycocotools, the last of each "
-                      "stands for all" : "%s: %zu annotations repeat an id (the first: %s); each counts for itself", s->path,
-                      s->repeated_ids, s->first_repeated);
+        findings_note(f,
+                      o->compat
+                          ? "%s: %zu annotations repeat an id (the first: %s): as in pycocotools, the last of each "
+                            "stands for all"
+                          : "%s: %zu annotations repeat an id (the first: %s); each counts for itself",
+                      s->path, s->repeated_ids, s->first_repeated);
     if (s->repeated_images)
         findings_note(f, "%s: %zu images repeat an id; the last of each counts", s->path, s->repeated_images);
     if (s->made_categories)
@@ -210,11 +222,12 @@ static void note_truth(findings *f, const eval_set *s, const samite_eval_options
 static void note_results(findings *f, const eval_set *s, const eval_set *truth)
 {
     if (s->unknown_images)
-        findings_note(f, "%s: %zu results are on images that %s does not have (the first: image id %s); left out", s->path,
-                      s->unknown_images, truth->path, s->first_unknown);
+        findings_note(f, "%s: %zu results are on images that %s does not have (the first: image id %s); left out",
+                      s->path, s->unknown_images, truth->path, s->first_unknown);
     if (s->unknown_categories)
-        findings_note(f, "%s: %zu results have a category that %s does not have; left out, as in pycocotools%s", s->path,
-                      s->unknown_categories, truth->path, s->count ? "" : ". None is left: is this another data set?");
+        findings_note(f, "%s: %zu results have a category that %s does not have; left out, as in pycocotools%s",
+                      s->path, s->unknown_categories, truth->path,
+                      s->count ? "" : ". None is left: is this another data set?");
     if (s->count == 0 && s->unknown_categories == 0)
         findings_note(f, "%s has no results", s->path);
 }
@@ -273,7 +286,8 @@ typedef struct coco_run {
     uint8_t *images, *categories;
 } coco_run;
 
-static int evaluate_kind(findings *f, const coco_run *run, bool masks, const samite_eval_options *o, report *page, samite_error *err)
+static int evaluate_kind(findings *f, const coco_run *run, bool masks, const samite_eval_options *o, report *page,
+                         samite_error *err)
 {
     coco_result r;
     coco_options how = {.masks = masks, .compat = o->compat != 0, .images = run->images, .categories = run->categories,
@@ -327,8 +341,8 @@ static void put_cgf1(findings *f, const char *kind, const cgf1_result *r)
         findings_number(f, group, cgf1_names[i], r->numbers[i]);
     }
     if (r->left_out)
-        findings_note(f, "%zu of %zu (image, phrase) pairs are not exhaustively annotated and were left out", r->left_out,
-                      r->left_out + r->points);
+        findings_note(f, "%zu of %zu (image, phrase) pairs are not exhaustively annotated and were left out",
+                      r->left_out, r->left_out + r->points);
 }
 
 static int evaluate_cgf1(findings *f, const samite_eval_options *o, samite_error *err)
@@ -369,7 +383,8 @@ static int evaluate_cgf1(findings *f, const samite_eval_options *o, samite_error
 static void put_about(findings *f, const samite_eval_options *o)
 {
     static const char *const kinds[] = {"coco", "cgf1", "video"};
-    json_t *about = json_pack("{s:s, s:s, s:o}", "evaluation", kinds[o->kind], "samite", SAMITE_VERSION, "dt", json_name(o->dt));
+    json_t *about =
+        json_pack("{s:s, s:s, s:o}", "evaluation", kinds[o->kind], "samite", SAMITE_VERSION, "dt", json_name(o->dt));
     json_t *gt = json_array(), *iou = json_array(), *notes = json_array();
     for (int i = 0; i < o->gt_count; i++)
         f->failed |= json_array_append_new(gt, json_name(o->gt[i])) != 0;

@@ -28,9 +28,10 @@ int evaluate_files(findings *f, const samite_eval_options *o, samite_error *err)
 /* Video numbers, video.c. */
 int evaluate_videos(findings *f, const samite_eval_options *o, samite_error *err);
 
-/* Images and categories that take part, one byte each; NULL: all. Yours to free. `limit` images are chosen as the official
- * loader chooses them; `list` is a JSON file of ids or NULL; an unknown name is SAMITE_USAGE. */
+/* Images and categories that take part, one byte each; NULL: all. Yours to free. `limit` images are chosen as the
+ * official loader chooses them; `list` is a JSON file of ids or NULL; an unknown name is SAMITE_USAGE. */
 int evaluation_images(uint8_t **keep, const eval_set *truth, int limit, const char *list, samite_error *err);
-int evaluation_categories(uint8_t **keep, const eval_set *truth, const char *const *classes, int count, samite_error *err);
+int evaluation_categories(uint8_t **keep, const eval_set *truth, const char *const *classes, int count,
+                          samite_error *err);
 
 #endif

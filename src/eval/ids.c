@@ -62,7 +62,8 @@ static bool same(const id_value *a, const id_value *b)
 {
     if (a->kind != b->kind)
         return false;
-    return a->kind == ID_INTEGER ? a->number == b->number : a->size == b->size && memcmp(a->text, b->text, a->size) == 0;
+    return a->kind == ID_INTEGER ? a->number == b->number
+                                 : a->size == b->size && memcmp(a->text, b->text, a->size) == 0;
 }
 
 /* The slot where `id` is or would be. */

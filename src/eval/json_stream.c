@@ -89,8 +89,10 @@ static int broken(yajl_handle h, const char *data, size_t size, size_t at, const
         return fail(err, SAMITE_INPUT, "%s is empty; expected JSON", name);
     const char *odd = odd_number(data, size, at);
     if (odd)
-        return fail(err, SAMITE_INPUT, "%s, line %zu, column %zu: %s is no number in JSON; the program that wrote the file "
-                    "had a value that is not finite there", name, line, at - start + 1, odd);
+        return fail(err, SAMITE_INPUT,
+                    "%s, line %zu, column %zu: %s is no number in JSON; the program that wrote the file "
+                    "had a value that is not finite there",
+                    name, line, at - start + 1, odd);
     unsigned char *why = at < size || size == 0 ? yajl_get_error(h, 0, NULL, 0) : NULL;
     if (why)
         why[strcspn((char *)why, "\n")] = '\0';
@@ -128,7 +130,8 @@ static int walk(const char *data, size_t size, const char *name, bool mapped, co
     return code;
 }
 
-int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to, samite_error *err)
+int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to,
+                      samite_error *err)
 {
     return walk(data, size, name, false, on, to, err);
 }
@@ -156,8 +159,8 @@ static double slow_value(const char *s, size_t size)
 /* Up to 2^53 times or over a power of ten up to 10^22 is one correctly rounded operation on exact doubles. */
 double real_from_json(const char *s, size_t size)
 {
-    static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     size_t i = size > 0 && s[0] == '-';
     uint64_t digits = 0;
     int after = 0;

@@ -19,7 +19,8 @@ typedef struct json_events {
 
 /* Walks through the file. Broken JSON is SAMITE_INPUT with line and column. */
 int json_stream_file(const char *path, const json_events *on, void *to, samite_error *err);
-int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to, samite_error *err);
+int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to,
+                      samite_error *err);
 
 /* The number that `size` characters of JSON stand for, correctly rounded. */
 double real_from_json(const char *s, size_t size);

@@ -10,7 +10,8 @@
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Evaluation</title>\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n"
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em;color:#222;background:#fff}\n"
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em}\n"
+    "body{color:#222;background:#fff}\n"
     "h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid #ccc}h3{margin-top:1.5em}\n"
     "table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:left;border-bottom:1px solid #eee}\n"
     "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\n"
@@ -19,7 +20,8 @@ static const char head[] =
     ".gallery img{max-width:250px;display:block;border:1px solid #ccc}figcaption{font-size:.85em}\n"
     "svg{background:#fafafa;border:1px solid #ddd}.hot{background:#fbe3d6}details{margin:.5em 0}\n"
     ".note{background:#fff7dd;padding:.4em .8em;margin:.3em 0}\n"
-    "@media (prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}td,th{border-color:#333}svg{background:#262626}\n"
+    "@media (prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}td,th{border-color:#333}\n"
+    "svg{background:#262626}"
     ".note{background:#40391f}.hot{background:#5a3423}}\n"
     "</style></head><body>\n";
 
@@ -93,8 +95,11 @@ static void add_settings(text *t, const samite_eval_options *o)
     html_escape(t, o->dt);
     text_printf(t, "</td></tr>\n");
     if (o->kind == SAMITE_EVAL_COCO)
-        text_printf(t, "<tr><td>rules</td><td>COCO: IoU 0.50:0.05:0.95, at most 100 results per image and category%s%s</td></tr>\n",
-                    o->positive_only ? ", only categories that the image has" : "", o->compat ? ", pycocotools compatible" : "");
+        text_printf(t,
+                    "<tr><td>rules</td><td>COCO: IoU 0.50:0.05:0.95, at most 100 results per image and "
+                    "category%s%s</td></tr>\n",
+                    o->positive_only ? ", only categories that the image has" : "",
+                    o->compat ? ", pycocotools compatible" : "");
     else if (o->kind == SAMITE_EVAL_CGF1)
         text_printf(t, "<tr><td>rules</td><td>SA-Co: results with a score of at least %g</td></tr>\n", o->threshold);
     else
@@ -144,7 +149,8 @@ static int write_page(const report *r, const findings *f, const samite_eval_opti
     file_writer w;
     add_settings(&top, o);
     add_metrics(&top, f);
-    int code = top.failed ? fail(err, SAMITE_RESOURCE, "not enough memory for the report") : open_file(&w, r, "report.html", err);
+    int code = top.failed ? fail(err, SAMITE_RESOURCE, "not enough memory for the report")
+                          : open_file(&w, r, "report.html", err);
     if (!code) {
         file_write(&w, head, sizeof head - 1);
         file_write(&w, top.data, top.size);
@@ -186,7 +192,8 @@ static int write_json(const report *r, const findings *f, samite_error *err)
 {
     file_writer w;
     char *s = json_dumps(f->json, JSON_REAL_PRECISION(17) | JSON_INDENT(1));
-    int code = s ? open_file(&w, r, "metrics.json", err) : fail(err, SAMITE_RESOURCE, "not enough memory for the report");
+    int code =
+        s ? open_file(&w, r, "metrics.json", err) : fail(err, SAMITE_RESOURCE, "not enough memory for the report");
     if (!code) {
         file_write(&w, s, strlen(s));
         code = file_writer_commit(&w, err);

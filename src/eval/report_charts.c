@@ -28,7 +28,8 @@ void report_bars(text *t, const report_data *d)
 {
     const coco_result *r = d->result;
     bar *b = malloc((r->categories + 1) * sizeof *b);
-    text_printf(t, "<h3>Categories</h3>\n<table><tr><th>category</th><th class=\"n\">AP</th><th class=\"n\">AP50</th><th></th></tr>\n");
+    text_printf(t, "<h3>Categories</h3>\n<table><tr><th>category</th><th class=\"n\">AP</th><th "
+                   "class=\"n\">AP50</th><th></th></tr>\n");
     for (size_t k = 0; b && k < r->categories; k++)
         b[k] = (bar){k, r->category_ap[k]};
     if (b && r->categories > 1)
@@ -39,8 +40,11 @@ void report_bars(text *t, const report_data *d)
         if (b[i].ap < 0)
             text_printf(t, "</td><td class=\"n\">no objects</td><td></td><td></td></tr>\n");
         else
-            text_printf(t, "</td><td class=\"n\">%.4f</td><td class=\"n\">%.4f</td><td><span class=\"bar\" style=\"width:%.0fpx\"></span>"
-                        "</td></tr>\n", b[i].ap, r->category_ap50[b[i].k], 400 * b[i].ap);
+            text_printf(t,
+                        "</td><td class=\"n\">%.4f</td><td class=\"n\">%.4f</td><td><span class=\"bar\" "
+                        "style=\"width:%.0fpx\"></span>"
+                        "</td></tr>\n",
+                        b[i].ap, r->category_ap50[b[i].k], 400 * b[i].ap);
     }
     t->failed |= !b;
     text_printf(t, "</table>\n");
@@ -55,7 +59,8 @@ static double precision_at(const coco_result *r, int iou, size_t q, int64_t cate
     double sum = 0;
     size_t n = 0;
     for (size_t k = 0; k < r->categories; k++) {
-        double v = r->precision[((((size_t)iou * COCO_RECALLS + q) * r->categories + k) * COCO_AREAS) * COCO_LIMITS + COCO_LIMITS - 1];
+        double v = r->precision[((((size_t)iou * COCO_RECALLS + q) * r->categories + k) * COCO_AREAS) * COCO_LIMITS +
+                                COCO_LIMITS - 1];
         if (v > -1 && (category < 0 || (size_t)category == k)) {
             sum += v;
             n++;
@@ -66,22 +71,28 @@ static double precision_at(const coco_result *r, int iou, size_t q, int64_t cate
 
 static void add_frame(text *t, int width, int height)
 {
-    text_printf(t, "<svg width=\"%d\" height=\"%d\" viewBox=\"-34 -8 %d %d\" font-size=\"10\">\n", width + 50, height + 38, width + 50,
-                height + 38);
+    text_printf(t, "<svg width=\"%d\" height=\"%d\" viewBox=\"-34 -8 %d %d\" font-size=\"10\">\n", width + 50,
+                height + 38, width + 50, height + 38);
     for (int i = 0; i <= 4; i++) {
         double x = width * i / 4.0, y = height * (4 - i) / 4.0;
-        text_printf(t, "<path d=\"M%.1f 0V%dM0 %.1fH%d\" stroke=\"#8886\" fill=\"none\"/><text x=\"%.1f\" y=\"%d\" fill=\"#888\" "
-                    "text-anchor=\"middle\">%.2f</text><text x=\"-5\" y=\"%.1f\" fill=\"#888\" text-anchor=\"end\">%.2f</text>\n",
-                    x, height, y, width, x, height + 14, i / 4.0, y + 3, i / 4.0);
+        text_printf(
+            t,
+            "<path d=\"M%.1f 0V%dM0 %.1fH%d\" stroke=\"#8886\" fill=\"none\"/><text x=\"%.1f\" y=\"%d\" fill=\"#888\" "
+            "text-anchor=\"middle\">%.2f</text><text x=\"-5\" y=\"%.1f\" fill=\"#888\" "
+            "text-anchor=\"end\">%.2f</text>\n",
+            x, height, y, width, x, height + 14, i / 4.0, y + 3, i / 4.0);
     }
-    text_printf(t, "<text x=\"%d\" y=\"%d\" fill=\"#888\" text-anchor=\"middle\">recall</text>\n", width / 2, height + 27);
+    text_printf(t, "<text x=\"%d\" y=\"%d\" fill=\"#888\" text-anchor=\"middle\">recall</text>\n", width / 2,
+                height + 27);
 }
 
-static void add_curve(text *t, const coco_result *r, int iou, int64_t category, const char *colour, int width, int height)
+static void add_curve(text *t, const coco_result *r, int iou, int64_t category, const char *colour, int width,
+                      int height)
 {
     text_printf(t, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
     for (size_t q = 0; q < COCO_RECALLS; q++)
-        text_printf(t, "%.1f,%.1f ", width * (double)q / (COCO_RECALLS - 1), height * (1 - precision_at(r, iou, q, category)));
+        text_printf(t, "%.1f,%.1f ", width * (double)q / (COCO_RECALLS - 1),
+                    height * (1 - precision_at(r, iou, q, category)));
     text_printf(t, "\"/>\n");
 }
 
@@ -120,8 +131,9 @@ void report_sizes(text *t, const report_data *d)
     static const char *const names[] = {"all", "small (area up to 32\xc2\xb2)", "medium (to 96\xc2\xb2)", "large"};
     static const double least[] = {0, 0, 1024, 9216}, most[] = {1e10, 1024, 9216, 1e10};
     static const int ap[] = {0, 3, 4, 5}, ar[] = {8, 9, 10, 11};
-    text_printf(t, "<h3>Sizes</h3>\n<table><tr><th>objects</th><th class=\"n\">count</th><th class=\"n\">found at IoU 0.5</th>"
-                "<th class=\"n\">AP</th><th class=\"n\">AR</th></tr>\n");
+    text_printf(
+        t, "<h3>Sizes</h3>\n<table><tr><th>objects</th><th class=\"n\">count</th><th class=\"n\">found at IoU 0.5</th>"
+           "<th class=\"n\">AP</th><th class=\"n\">AR</th></tr>\n");
     for (int a = 0; a < 4; a++) {
         size_t count = 0, found = 0;
         for (size_t i = 0; i < d->truth->count; i++) {
@@ -131,8 +143,11 @@ void report_sizes(text *t, const report_data *d)
             count++;
             found += d->result->truth_match[i] >= 0;
         }
-        text_printf(t, "<tr><td>%s</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%.4f</td><td class=\"n\">%.4f"
-                    "</td></tr>\n", names[a], count, found, d->result->stats[ap[a]], d->result->stats[ar[a]]);
+        text_printf(t,
+                    "<tr><td>%s</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%.4f</td><td "
+                    "class=\"n\">%.4f"
+                    "</td></tr>\n",
+                    names[a], count, found, d->result->stats[ap[a]], d->result->stats[ar[a]]);
     }
     text_printf(t, "</table>\n");
 }
@@ -173,7 +188,8 @@ static double item_overlap(const report_data *d, const eval_item *a, const eval_
     rle x = {0}, y = {0};
     if (!d->masks || v <= 0)
         return v;
-    bool fine = eval_item_mask(&x, d->truth, a, NULL) == SAMITE_OK && eval_item_mask(&y, d->truth, b, NULL) == SAMITE_OK;
+    bool fine =
+        eval_item_mask(&x, d->truth, a, NULL) == SAMITE_OK && eval_item_mask(&y, d->truth, b, NULL) == SAMITE_OK;
     v = fine ? rle_iou(&x, &y, false) : 0;
     rle_free(&x);
     rle_free(&y);
@@ -238,9 +254,13 @@ int report_confusion(text *t, const report_data *d, samite_error *err)
         if (item->score >= SURE && d->result->result_match[i] != MATCH_OUT)
             c[n++] = (confused){item->category, category_under(d, &g, item), 1};
     }
-    text_printf(t, "<h3>Prompt and what lay there</h3>\n<p>Results with a score of %.1f or more: the category that was asked for, and "
-                "that of the object they cover best (IoU 0.5 or more).</p>\n<table><tr><th>asked for</th><th>lay there</th>"
-                "<th class=\"n\">results</th></tr>\n", SURE);
+    text_printf(
+        t,
+        "<h3>Prompt and what lay there</h3>\n<p>Results with a score of %.1f or more: the category that was asked for, "
+        "and "
+        "that of the object they cover best (IoU 0.5 or more).</p>\n<table><tr><th>asked for</th><th>lay there</th>"
+        "<th class=\"n\">results</th></tr>\n",
+        SURE);
     n = fine ? merge_pairs(c, n) : 0;
     for (size_t i = 0; i < n && i < MOST_CONFUSED; i++) {
         text_printf(t, "<tr%s><td>", c[i].as == c[i].is ? "" : " class=\"hot\"");

@@ -45,7 +45,8 @@ static void base64(text *t, const uint8_t *p, size_t n)
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {
         uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
-        char c[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=', i + 2 < n ? digits[v & 63] : '='};
+        char c[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=',
+                     i + 2 < n ? digits[v & 63] : '='};
         text_add(t, c, 4);
     }
 }
@@ -84,7 +85,8 @@ typedef struct drawing {
     size_t        count;
 } drawing;
 
-static void draw_item(drawing *w, const report_data *d, const eval_item *item, const char *name, double score, int colour)
+static void draw_item(drawing *w, const report_data *d, const eval_item *item, const char *name, double score,
+                      int colour)
 {
     if (w->count == MOST_DRAWN)
         return;
@@ -140,7 +142,8 @@ static int embed(text *t, const pixels *big, const char *folder, samite_error *e
     return code;
 }
 
-static int add_figure(text *t, const report_data *d, const eval_set *s, size_t at, bool wrong, const char *folder, samite_error *err)
+static int add_figure(text *t, const report_data *d, const eval_set *s, size_t at, bool wrong, const char *folder,
+                      samite_error *err)
 {
     const eval_item *item = &s->items[at];
     pixels px;
@@ -183,9 +186,10 @@ int report_galleries(text *t, const report_data *d, const char *folder, samite_e
         worst *w = list_worst(s, wrong ? d->result->result_match : d->result->truth_match, wrong, &count);
         if (!w)
             return fail(err, SAMITE_RESOURCE, "not enough memory for the report");
-        text_printf(t, "<h3>%s</h3>\n<p>At IoU 0.5: %zu. %s</p>\n<div class=\"gallery\">\n", wrong ? "Wrong results" : "Missed objects",
-                    count, wrong ? "The surest first; beside them the objects of that category."
-                                 : "The largest first; beside them results of that category.");
+        text_printf(t, "<h3>%s</h3>\n<p>At IoU 0.5: %zu. %s</p>\n<div class=\"gallery\">\n",
+                    wrong ? "Wrong results" : "Missed objects", count,
+                    wrong ? "The surest first; beside them the objects of that category."
+                          : "The largest first; beside them results of that category.");
         for (size_t i = 0; i < count && i < SHOWN && !code; i++)
             code = add_figure(t, d, s, w[i].item, wrong, folder, err);
         text_printf(t, "</div>\n");

@@ -19,8 +19,10 @@ static int polygons_to_rle(rle *out, const shape_batch *b, const shape *s, int w
     rle *parts = calloc(s->parts + 1, sizeof *parts);
     int code = parts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "no memory for %s", what);
     if (!code && s->parts == 0)
-        code = fail(err, SAMITE_INPUT, "%s has an empty segmentation; expected polygons or run lengths (evaluate boxes only "
-                    "with --iou bbox)", what);
+        code = fail(err, SAMITE_INPUT,
+                    "%s has an empty segmentation; expected polygons or run lengths (evaluate boxes only "
+                    "with --iou bbox)",
+                    what);
     for (size_t i = 0; i < s->parts && !code; i++) {
         size_t from = i ? b->ends[s->ends + i - 1] : s->first, n = b->ends[s->ends + i] - from;
         samite_error why = {0};
@@ -47,7 +49,8 @@ static int counts_to_rle(rle *out, const shape_batch *b, const shape *s, int wid
     for (size_t i = 0; i < s->count && !code; i++) {
         double v = b->numbers[s->first + i];
         if (!(v >= 0 && v <= UINT32_MAX && v == floor(v)))
-            code = fail(err, SAMITE_INPUT, "%s: run length %zu is %g; expected a whole number of pixels", what, i + 1, v);
+            code =
+                fail(err, SAMITE_INPUT, "%s: run length %zu is %g; expected a whole number of pixels", what, i + 1, v);
         else
             counts[i] = (uint32_t)v;
     }
@@ -66,8 +69,10 @@ static int check_size(const shape *s, int *width, int *height, const char *what,
         s->width != floor(s->width) || s->height != floor(s->height))
         return fail(err, SAMITE_INPUT, "%s: run lengths without a usable \"size\": [height, width]", what);
     if (*width > 0 && *height > 0 && (s->width != *width || s->height != *height))
-        return fail(err, SAMITE_INPUT, "%s: its mask has %g x %g pixels (width x height), its image %d x %d; is this another "
-                    "data set, or was the image scaled?", what, s->width, s->height, *width, *height);
+        return fail(err, SAMITE_INPUT,
+                    "%s: its mask has %g x %g pixels (width x height), its image %d x %d; is this another "
+                    "data set, or was the image scaled?",
+                    what, s->width, s->height, *width, *height);
     *width = (int)s->width;
     *height = (int)s->height;
     return SAMITE_OK;
@@ -114,7 +119,9 @@ static int store(eval_set *set, const shape_batch *b, const shape *s, const conv
     if (!keep)
         return SAMITE_OK;
     size_t size = s->kind == SHAPE_TEXT ? s->count : strlen(c->text);
-    item->mask = size <= UINT32_MAX ? pool_string(&set->texts, s->kind == SHAPE_TEXT ? b->bytes + s->first : c->text, size) : NULL;
+    item->mask = size <= UINT32_MAX
+                     ? pool_string(&set->texts, s->kind == SHAPE_TEXT ? b->bytes + s->first : c->text, size)
+                     : NULL;
     item->mask_size = (uint32_t)size;
     return item->mask ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "no memory for the masks of %s", set->path);
 }

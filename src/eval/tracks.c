@@ -45,7 +45,8 @@ static int polygons_mask(rle *out, const json_t *list, int width, int height, co
         for (size_t c = 0; xy && c < k; c++)
             xy[c] = json_number_value(json_array_get(one, c));
         if (!xy || k % 2 || k < 6)
-            code = fail(err, SAMITE_INPUT, "%s: polygon %zu has %zu numbers; expected pairs x, y of at least 3 points", what, i + 1, k);
+            code = fail(err, SAMITE_INPUT, "%s: polygon %zu has %zu numbers; expected pairs x, y of at least 3 points",
+                        what, i + 1, k);
         else if ((code = rle_from_polygon(&parts[i], xy, k / 2, width, height, &why)) != SAMITE_OK)
             fail(err, code, "%s: %s", what, why.text);
         free(xy);
@@ -89,7 +90,8 @@ static int mask_of(rle *out, const json_t *v, const video_size *video, const cha
                     (long long)w, (long long)h, video->width, video->height);
     if (json_is_array(counts))
         return counts_mask(out, counts, video->width, video->height, what, err);
-    return rle_from_string(out, json_string_value(counts), json_string_length(counts), video->width, video->height, what, err);
+    return rle_from_string(out, json_string_value(counts), json_string_length(counts), video->width, video->height,
+                           what, err);
 }
 
 /* ---- records ---- */
@@ -99,7 +101,8 @@ static int add_video(track_set *s, const json_t *v, size_t at, samite_error *err
     char room[64];
     bool known;
     id_value id = id_of(json_object_get(v, "id"), room);
-    json_int_t w = json_integer_value(json_object_get(v, "width")), h = json_integer_value(json_object_get(v, "height"));
+    json_int_t w = json_integer_value(json_object_get(v, "width")),
+               h = json_integer_value(json_object_get(v, "height"));
     const json_t *files = json_object_get(v, "file_names");
     json_int_t n = json_is_integer(json_object_get(v, "length")) ? json_integer_value(json_object_get(v, "length"))
                                                                   : (json_int_t)json_array_size(files);
@@ -113,7 +116,8 @@ static int add_video(track_set *s, const json_t *v, size_t at, samite_error *err
     if (known)
         return fail(err, SAMITE_INPUT, "%s: video number %zu repeats an id", s->path, at + 1);
     const char *name = json_string_value(json_object_get(v, "name"));
-    s->videos[index] = (video_size){(int)w, (int)h, (size_t)n, name ? pool_string(&s->texts, name, strlen(name)) : NULL};
+    s->videos[index] =
+        (video_size){(int)w, (int)h, (size_t)n, name ? pool_string(&s->texts, name, strlen(name)) : NULL};
     return SAMITE_OK;
 }
 
@@ -145,7 +149,8 @@ static int add_masks(track_set *s, const track_set *truth, track *t, const json_
         const json_t *v = json_array_get(list, f);
         char what[200], *text = NULL;
         rle r = {0};
-        if (!v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0))
+        if (!v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+            (json_is_object(v) && json_object_size(v) == 0))
             continue;
         snprintf(what, sizeof what, "%.100s: track number %zu, frame %zu", s->path, at + 1, f);
         code = mask_of(&r, v, video, what, err);
@@ -169,8 +174,8 @@ static int add_track(track_set *s, const track_set *truth, const json_t *v, size
     id_value video = id_of(json_object_get(v, "video_id"), room);
     track t = {.video = video.kind ? ids_find(&truth->video_ids, &video) : -1, .score = 1};
     if (t.video < 0)
-        return fail(err, SAMITE_INPUT, "%s: track number %zu is on video id %s, which %s does not have", s->path, at + 1,
-                    id_print(name, sizeof name, &video), truth->path);
+        return fail(err, SAMITE_INPUT, "%s: track number %zu is on video id %s, which %s does not have", s->path,
+                    at + 1, id_print(name, sizeof name, &video), truth->path);
     id_value category = id_of(json_object_get(v, "category_id"), room);
     t.category = category.kind ? ids_find(&truth->category_ids, &category) : -1;
     if (t.category < 0) {
@@ -178,8 +183,10 @@ static int add_track(track_set *s, const track_set *truth, const json_t *v, size
         return SAMITE_OK;
     }
     if (!json_is_array(list) || json_array_size(list) != truth->videos[t.video].frames)
-        return fail(err, SAMITE_INPUT, "%s: track number %zu has %zu segmentations; expected a list with one for each of the %zu "
-                    "frames, null where the object is not seen", s->path, at + 1, json_array_size(list), truth->videos[t.video].frames);
+        return fail(err, SAMITE_INPUT,
+                    "%s: track number %zu has %zu segmentations; expected a list with one for each of the %zu "
+                    "frames, null where the object is not seen",
+                    s->path, at + 1, json_array_size(list), truth->videos[t.video].frames);
     if (json_is_number(json_object_get(v, "score")))
         t.score = json_number_value(json_object_get(v, "score"));
     int code = add_masks(s, truth, &t, list, at, err);
@@ -218,7 +225,8 @@ int track_set_parse(track_set *out, const char *data, size_t size, const char *n
     int code = load(&o, out, data, size, name, err);
     for (int k = 0; k < 3 && !code; k++)
         if (!json_is_array(json_object_get(o, needed[k])))
-            code = fail(err, SAMITE_INPUT, "%s has no \"%s\"; expected videos, categories and annotations", name, needed[k]);
+            code = fail(err, SAMITE_INPUT, "%s has no \"%s\"; expected videos, categories and annotations", name,
+                        needed[k]);
     json_array_foreach(json_object_get(o, "videos"), i, v)
         code = code ? code : add_video(out, v, i, err);
     json_array_foreach(json_object_get(o, "categories"), i, v)
@@ -239,7 +247,8 @@ int track_results_parse(track_set *out, const track_set *truth, const char *data
     int code = load(&o, out, data, size, name, err);
     const json_t *list = json_is_array(o) ? o : json_object_get(o, "annotations");
     if (!code && !json_is_array(list))
-        code = fail(err, SAMITE_INPUT, "%s has no tracks: expected a list of objects, or an object with \"annotations\"", name);
+        code = fail(err, SAMITE_INPUT,
+                    "%s has no tracks: expected a list of objects, or an object with \"annotations\"", name);
     json_array_foreach(list, i, v)
         code = code ? code : add_track(out, truth, v, i, err);
     json_decref(o);

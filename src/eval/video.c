@@ -23,7 +23,8 @@ static int decode_side(rle *out, double (*box)[4], const sequence *s, bool truth
     for (size_t i = 0; i < n && !code; i++) {
         if (!sequence_sees(s, truth, i, frame))
             continue;
-        code = track_mask(&out[i], s->truth, truth ? &s->truth->tracks[s->g[i]] : &s->results->tracks[s->d[i]], frame, err);
+        code = track_mask(&out[i], s->truth, truth ? &s->truth->tracks[s->g[i]] : &s->results->tracks[s->d[i]], frame,
+                          err);
         if (!code)
             rle_bbox(box[i], &out[i]);
     }
@@ -61,8 +62,8 @@ int sequence_open(sequence *s, samite_error *err)
     double *all = each <= SIZE_MAX / 16 / (frames + 1) ? calloc(frames * each + 1, sizeof *all) : NULL;
     if (!s->iou || !all) {
         free(all);
-        return fail(err, SAMITE_RESOURCE, "not enough memory to compare %zu tracks with %zu objects over %zu frames", s->found,
-                    s->truths, frames);
+        return fail(err, SAMITE_RESOURCE, "not enough memory to compare %zu tracks with %zu objects over %zu frames",
+                    s->found, s->truths, frames);
     }
     s->iou[0] = all;
     for (size_t f = 1; f < frames; f++)
@@ -159,13 +160,18 @@ static int add_all(video_sums *v, findings *f, const track_set *truth, const tra
 {
     listed *g = sort_tracks(truth), *d = sort_tracks(results);
     uint32_t *gl = malloc((truth->count + 1) * sizeof *gl), *dl = malloc((results->count + 1) * sizeof *dl);
-    int code = g && d && gl && dl ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu tracks", results->count);
+    int code =
+        g && d && gl && dl ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu tracks", results->count);
     for (size_t i = 0, j = 0; !code && (i < truth->count || j < results->count);) {
         uint64_t where = i < truth->count ? g[i].where : UINT64_MAX;
         if (j < results->count && d[j].where < where)
             where = d[j].where;
-        sequence s = {.truth = truth, .results = results, .video = (int32_t)(where >> 32), .category = (int32_t)(uint32_t)where,
-                      .g = gl, .d = dl};
+        sequence s = {.truth = truth,
+                      .results = results,
+                      .video = (int32_t)(where >> 32),
+                      .category = (int32_t)(uint32_t)where,
+                      .g = gl,
+                      .d = dl};
         for (; i < truth->count && g[i].where == where; i++)
             gl[s.truths++] = g[i].track;
         for (; j < results->count && d[j].where == where; j++)
@@ -213,9 +219,11 @@ int evaluate_videos(findings *f, const samite_eval_options *o, samite_error *err
     if (!code)
         code = track_results_read(&results, &truth, o->dt, err);
     if (!code && results.unknown_categories)
-        findings_note(f, "%s: %zu tracks have a category that %s does not have; left out", o->dt, results.unknown_categories, o->gt[0]);
+        findings_note(f, "%s: %zu tracks have a category that %s does not have; left out", o->dt,
+                      results.unknown_categories, o->gt[0]);
     if (!code && results.empty_masks + truth.empty_masks)
-        findings_note(f, "%zu masks are empty; there the object counts as not seen", results.empty_masks + truth.empty_masks);
+        findings_note(f, "%zu masks are empty; there the object counts as not seen",
+                      results.empty_masks + truth.empty_masks);
     if (!code && results.count == 0)
         findings_note(f, "%s has no tracks", o->dt);
     if (!code)

@@ -29,7 +29,18 @@ int  hota_sequence(hota *out, const sequence *s, samite_error *err);
 /* Adds a sequence to the sums (which start as zeros). */
 void hota_add(hota *sum, const hota *one);
 
-enum { HOTA_HOTA, HOTA_DETA, HOTA_ASSA, HOTA_DETRE, HOTA_DETPR, HOTA_ASSRE, HOTA_ASSPR, HOTA_LOCA, HOTA_OWTA, HOTA_NUMBERS };
+enum {
+    HOTA_HOTA,
+    HOTA_DETA,
+    HOTA_ASSA,
+    HOTA_DETRE,
+    HOTA_DETPR,
+    HOTA_ASSRE,
+    HOTA_ASSPR,
+    HOTA_LOCA,
+    HOTA_OWTA,
+    HOTA_NUMBERS
+};
 extern const char *const hota_names[HOTA_NUMBERS];
 void hota_numbers(double out[HOTA_NUMBERS][HOTA_ALPHAS], const hota *sum);
 

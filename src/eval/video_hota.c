@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/assign.h"
+#include "base/assign.h"
 #include "eval/video.h"
 
-const char *const hota_names[HOTA_NUMBERS] = {"HOTA", "DetA", "AssA", "DetRe", "DetPr", "AssRe", "AssPr", "LocA", "OWTA"};
+const char *const hota_names[HOTA_NUMBERS] = {"HOTA",  "DetA",  "AssA", "DetRe", "DetPr",
+                                              "AssRe", "AssPr", "LocA", "OWTA"};
 
 /* Tables over (object, track) of a sequence, and what one frame needs. */
 typedef struct tables {
@@ -50,8 +51,8 @@ static bool tables_open(tables *t, size_t rows, size_t columns)
     t->row = calloc(rows + 1, sizeof(int32_t));
     t->column = calloc(columns + 1, sizeof(int32_t));
     t->to = calloc(rows + 1, sizeof(int32_t));
-    return t->potential && t->score && t->matches && t->row_count && t->column_count && t->frame && t->row_sum && t->column_sum &&
-           t->row && t->column && t->to;
+    return t->potential && t->score && t->matches && t->row_count && t->column_count && t->frame && t->row_sum &&
+           t->column_sum && t->row && t->column && t->to;
 }
 
 /* Lists who is seen in a frame. */
@@ -137,8 +138,10 @@ int hota_sequence(hota *out, const sequence *s, samite_error *err)
     size_t frames = s->truth->videos[s->video].frames, rows, columns;
     tables t;
     *out = (hota){0};
-    int code = tables_open(&t, s->truths, s->found) ? SAMITE_OK
-               : fail(err, SAMITE_RESOURCE, "not enough memory to compare %zu tracks with %zu objects", s->found, s->truths);
+    int code = tables_open(&t, s->truths, s->found)
+                   ? SAMITE_OK
+                   : fail(err, SAMITE_RESOURCE, "not enough memory to compare %zu tracks with %zu objects", s->found,
+                          s->truths);
     for (size_t f = 0; f < frames && !code; f++) {
         look(&t, s, f, &rows, &columns);
         add_potential(&t, s->iou[f], rows, columns);

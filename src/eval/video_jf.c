@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/assign.h"
+#include "base/assign.h"
 #include "eval/coco.h"
 #include "eval/video.h"
 
@@ -116,7 +116,9 @@ static int frame_f(double *out, const sequence *s, size_t d, size_t g, size_t fr
     const video_size *v = &s->truth->videos[s->video];
     size_t n = (size_t)v->width * (size_t)v->height;
     uint8_t *a = malloc(n), *b = malloc(n);
-    int code = a && b ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for masks of %d x %d pixels", v->width, v->height);
+    int code = a && b
+                   ? SAMITE_OK
+                   : fail(err, SAMITE_RESOURCE, "not enough memory for masks of %d x %d pixels", v->width, v->height);
     if (!code)
         code = decode(a, s, false, d, frame, err);
     if (!code)
@@ -169,7 +171,8 @@ static int score_object(double out[JF_NUMBERS], const sequence *s, size_t d, siz
 /* track_of[object]: the track that it is judged by, >= found: none. The sum of mean overlaps is greatest. */
 static int pair_up(size_t *track_of, const sequence *s, double *room, samite_error *err)
 {
-    size_t rows = s->found > s->truths ? s->found : s->truths, columns = s->truths, frames = s->truth->videos[s->video].frames;
+    size_t rows = s->found > s->truths ? s->found : s->truths, columns = s->truths,
+           frames = s->truth->videos[s->video].frames;
     double *cost = malloc((rows * columns + 1) * sizeof *cost);
     int32_t *to = malloc((rows + 1) * sizeof *to);
     int code = cost && to ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory to pair %zu tracks", rows);
@@ -192,7 +195,8 @@ static int pair_up(size_t *track_of, const sequence *s, double *room, samite_err
 int jf_sequence(double out[JF_NUMBERS], const sequence *s, samite_error *err)
 {
     size_t n = s->truths, frames = s->truth->videos[s->video].frames;
-    double *room = malloc((2 * frames + 1) * sizeof *room), *all = malloc((n * JF_NUMBERS + 1) * sizeof *all), one[JF_NUMBERS];
+    double *room = malloc((2 * frames + 1) * sizeof *room), *all = malloc((n * JF_NUMBERS + 1) * sizeof *all),
+           one[JF_NUMBERS];
     size_t *track_of = malloc((n + 1) * sizeof *track_of);
     int code = room && all && track_of ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu objects", n);
     if (!code)

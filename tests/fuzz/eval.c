@@ -33,8 +33,9 @@ static void evaluate(const eval_set *g, const eval_set *d, bool masks)
 /* A zero byte parts ground truth and results; without one the input is the results of a small set. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char usual[] = "{\"images\":[{\"id\":1,\"width\":9,\"height\":7}],\"categories\":[{\"id\":1}],\"annotations\":[{\"id\":1,"
-                                "\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,5,5],\"segmentation\":[[1,1,6,1,6,6,1,6]]}]}";
+    static const char usual[] =
+        "{\"images\":[{\"id\":1,\"width\":9,\"height\":7}],\"categories\":[{\"id\":1}],\"annotations\":[{\"id\":1,"
+        "\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,5,5],\"segmentation\":[[1,1,6,1,6,6,1,6]]}]}";
     const char *s = (const char *)data, *zero = size ? memchr(data, 0, size) : NULL;
     const char *gt = zero ? s : usual, *dt = zero ? zero + 1 : s;
     size_t gt_size = zero ? (size_t)(zero - s) : sizeof usual - 1, dt_size = size - (zero ? gt_size + 1 : 0);

@@ -14,7 +14,8 @@ static void evaluate(const track_set *g, const track_set *d)
     hota h;
     double jf[JF_NUMBERS];
     sequence s = {.truth = g, .results = d, .g = &first, .d = all, .truths = 1, .found = n};
-    if (sequence_open(&s, NULL) != SAMITE_OK || hota_sequence(&h, &s, NULL) != SAMITE_OK || jf_sequence(jf, &s, NULL) != SAMITE_OK)
+    if (sequence_open(&s, NULL) != SAMITE_OK || hota_sequence(&h, &s, NULL) != SAMITE_OK ||
+        jf_sequence(jf, &s, NULL) != SAMITE_OK)
         abort();
     for (int i = 0; i < JF_NUMBERS; i++)
         if (!(jf[i] >= -1 && jf[i] <= 1))
@@ -24,9 +25,10 @@ static void evaluate(const track_set *g, const track_set *d)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char truth[] = "{\"videos\":[{\"id\":1,\"width\":9,\"height\":7,\"length\":3}],\"categories\":[{\"id\":1}],"
-                                "\"annotations\":[{\"video_id\":1,\"category_id\":1,\"segmentations\":[[[1,1,6,1,6,6,1,6]],null,"
-                                "{\"size\":[7,9],\"counts\":[10,5,48]}]}]}";
+    static const char truth[] =
+        "{\"videos\":[{\"id\":1,\"width\":9,\"height\":7,\"length\":3}],\"categories\":[{\"id\":1}],"
+        "\"annotations\":[{\"video_id\":1,\"category_id\":1,\"segmentations\":[[[1,1,6,1,6,6,1,6]],null,"
+        "{\"size\":[7,9],\"counts\":[10,5,48]}]}]}";
     track_set g, d, own;
     samite_error err = {0};
     if (track_set_parse(&g, truth, sizeof truth - 1, "gt", &err) != SAMITE_OK)
