@@ -395,6 +395,96 @@ static void test_attention(void **state)
     }
 }
 
+/* Gradients: y and lse come from the reference. Variant bits leave gradients out. */
+static void run_attention_backward(const kernels *k, const call *c, float **out)
+{
+    attention_args a = *c->attention;
+    int64_t size = a.batch * a.y_batch;
+    float *y = random_floats(size, 0, 0), *lse = random_floats(a.batch * a.heads * a.nq, 0, 0), *dy = random_floats(size, 1, 31);
+    attention_grads g = {dy, y, lse, out[0], out[1], out[2], a.bias_x ? out[3] : NULL, a.bias_x ? out[4] : NULL, NULL};
+
+    a.y = y;
+    a.lse = lse;
+    a.scratch = scratch_make(attention_scratch(&a));
+    levels[0]->attention(&a);
+    g.scratch = scratch_make(attention_backward_scratch(&a));
+    if (c->variant & 1)
+        g.dq = NULL;
+    if (c->variant & 2)
+        g.dk = NULL;
+    if (c->variant & 4)
+        g.dv = g.dbias_x = NULL;
+    k->attention_backward(&a, &g);
+    free(a.scratch), free(g.scratch);
+    drop(y, 0), drop(lse, 0), drop(dy, 1);
+}
+
+static void test_attention_backward(void **state)
+{
+    for (int i = 0; i < ATTENTION_CASES; i++) {
+        const attention_case *s = &attention_cases[i];
+        attention_setup t = case_setup(s);
+        const attention_args *a = &t.a;
+        int64_t items = s->with & SHARED ? 1 : a->batch;
+        call c = {run_attention_backward, "attention_backward", 1e-5, 5,
+                  {a->batch * a->q_batch, items * a->nk * a->k_stride, items * a->nk * a->v_stride,
+                   a->bias_x ? a->batch * a->nq * a->grid_w * a->heads : 0,
+                   a->bias_x ? a->batch * a->nq * a->grid_h * a->heads : 0}, .n = i, .rows = a->nq, .cols = a->nk, .attention = a};
+        check(&c);
+        if (i % 4 == 2)
+            for (c.variant = 1; c.variant < 8; c.variant++)
+                check(&c);
+        case_drop(&t);
+    }
+}
+
+static double attention_loss(const attention_args *a, const float *dy)
+{
+    double sum = 0;
+
+    levels[0]->attention(a);
+    for (int64_t i = 0; i < a->batch * a->y_batch; i++)
+        sum += (double)a->y[i] * dy[i];
+    return sum;
+}
+
+/* The reference backward itself, against differences of the reference forward in every input. */
+static void test_attention_differences(void **state)
+{
+    attention_case s = {2, 2, 8, 4, 9, ROPE | MASK | BIAS, 6};
+    attention_setup t = case_setup(&s);
+    attention_args a = t.a;
+    float *inputs[5] = {t.q, t.k, t.v, t.bias_x, t.bias_y}, *grads[5];
+    int64_t size = a.batch * a.y_batch, sizes_of[5] = {size, a.batch * a.k_batch, a.batch * a.v_batch,
+                                                       2 * 4 * 2 * a.grid_w, 2 * 4 * 2 * a.grid_h};
+    float *y = random_floats(size, 0, 0), *dy = random_floats(size, 0, 41), lse[2 * 2 * 4];
+
+    a.y = y;
+    a.lse = lse;
+    a.scratch = scratch_make(attention_scratch(&a));
+    for (int i = 0; i < 5; i++)
+        grads[i] = calloc((size_t)sizes_of[i], sizeof(float));
+    attention_grads g = {dy, y, lse, grads[0], grads[1], grads[2], grads[3], grads[4], NULL};
+    levels[0]->attention(&a);
+    levels[0]->attention_backward(&a, &g);
+    for (int i = 0; i < 5; i++)
+        for (int64_t j = 0; j < sizes_of[i]; j++) {
+            float old = inputs[i][j], step = 1.0f / 64;
+            inputs[i][j] = old + step;
+            double high = attention_loss(&a, dy);
+            inputs[i][j] = old - step;
+            double slope = (high - attention_loss(&a, dy)) / (2 * step);
+            inputs[i][j] = old;
+            if (fabs(slope - grads[i][j]) > 2e-3 * fmax(1, fabs(slope)))
+                fail_msg("input %d, value %ld: gradient %g, difference %g", i, (long)j, grads[i][j], slope);
+        }
+    for (int i = 0; i < 5; i++)
+        free(grads[i]);
+    free(a.scratch);
+    drop(y, 0), drop(dy, 0);
+    case_drop(&t);
+}
+
 /* A fully masked row gives 0 and -infinity; masked keys may hold anything; NaN in a query stays in its row. */
 static void test_attention_special(void **state)
 {
@@ -451,6 +541,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_add),       cmocka_unit_test(test_axpy),           cmocka_unit_test(test_activate),
         cmocka_unit_test(test_bf16),      cmocka_unit_test(test_activate_range), cmocka_unit_test(test_norm),
         cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_special),
+        cmocka_unit_test(test_attention_backward), cmocka_unit_test(test_attention_differences),
         cmocka_unit_test(test_levels),
     };
 

@@ -23,4 +23,13 @@ typedef struct attention_layout {
 
 attention_layout attention_layout_of(const attention_args *a);
 
+/* Backward keeps queries and keys alike, each as rows and turned; waves stay within a batch item. */
+typedef struct backward_layout {
+    int64_t queries, keys, width, grid; /* padded nq, nk, dim; grid_w + grid_h, 0 without bias */
+    int64_t query_floats, key_floats, bias_floats, slice_floats;
+    int64_t wave;                       /* heads at a time */
+} backward_layout;
+
+backward_layout backward_layout_of(const attention_args *a);
+
 #endif

@@ -32,8 +32,24 @@ size_t attention_scratch(const attention_args *a)
     return (size_t)(l.wave * l.slice_floats) * sizeof(float) + 64;
 }
 
+backward_layout backward_layout_of(const attention_args *a)
+{
+    backward_layout l = {.queries = round_up(a->nq, ATTENTION_PAD), .keys = round_up(a->nk, ATTENTION_PAD),
+                         .width = round_up(a->dim, ATTENTION_PAD / 4), .grid = a->bias_x ? a->grid_w + a->grid_h : 0};
+    int64_t each = 2 * l.width + 2 * a->dim + 2;
+
+    l.query_floats = l.queries * each;
+    l.key_floats = l.keys * each;
+    l.bias_floats = l.queries * l.grid;
+    l.slice_floats = l.query_floats + l.key_floats + 3 * l.bias_floats;
+    l.wave = 2 * ATTENTION_WAVE_BYTES / (l.slice_floats * (int64_t)sizeof(float) + 1);
+    l.wave = l.wave < 1 ? 1 : l.wave > a->heads ? a->heads : l.wave;
+    return l;
+}
+
 size_t attention_backward_scratch(const attention_args *a)
 {
-    (void)a;
-    return 64;
+    backward_layout l = backward_layout_of(a);
+
+    return (size_t)(l.wave * l.slice_floats) * sizeof(float) + 64;
 }

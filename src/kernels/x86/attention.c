@@ -1,19 +1,10 @@
 /* attention.c - attention in one pass over blocks of keys, with a running softmax; scores never leave the cache. */
-#include <math.h>
-#include <string.h>
-
-#include "kernels/attention_layout.h"
-#include "kernels/simd/level.h"
-#include "kernels/x86/tile.h"
+#include "kernels/x86/attention_tools.h"
 
 enum {
-    QUERIES = 48,                   /* one task: these queries of one slice */
     KEYS = 256,                     /* scores held at a time, per query */
-    ROW = KEYS + 16,                /* not a power of two: rows would share cache sets */
-    PANEL = TILE_VECS * VL          /* keys side by side in a packed panel */
+    ROW = KEYS + 16                 /* not a power of two: rows would share cache sets */
 };
-
-static const float log2_e = 1.44269504f;
 
 /* What a task works on: its slice and its first query. */
 typedef struct task {
@@ -25,61 +16,13 @@ typedef struct task {
 
 /* Its own memory, on the stack of its thread. */
 typedef struct workspace {
-    float q[QUERIES * ATTENTION_MAX_DIM];   /* turned, times scale and log2 e: softmax is computed with powers of two */
-    float s[QUERIES * ROW];                 /* scores, then weights */
-    float o[QUERIES * ATTENTION_MAX_DIM];
-    float top[QUERIES], sum[QUERIES];       /* per query: largest score so far, sum of the weights relative to it */
-    float shrink[QUERIES], part[QUERIES];   /* of one block: what becomes of older sums, and its own sum */
-    float tops[QUERIES * VL];               /* the largest scores of the block lane by lane */
+    float q[TASK_ROWS * ATTENTION_MAX_DIM];   /* turned, times scale and log2 e: softmax is computed with powers of two */
+    float s[TASK_ROWS * ROW];                 /* scores, then weights */
+    float o[TASK_ROWS * ATTENTION_MAX_DIM];
+    float top[TASK_ROWS], sum[TASK_ROWS];       /* per query: largest score so far, sum of the weights relative to it */
+    float shrink[TASK_ROWS], part[TASK_ROWS];   /* of one block: what becomes of older sums, and its own sum */
+    float tops[TASK_ROWS * VL];               /* the largest scores of the block lane by lane */
 } __attribute__((aligned(64))) workspace;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* y = factor x, the pairs turned by the angles of `t` unless NULL. dim is a multiple of 8. */
-static void turn(float *y, const float *x, const float *t, float factor, int64_t dim)
-{
-    __m256 f = _mm256_set1_ps(factor);
-
-    for (int64_t d = 0; d < dim; d += 8) {
-        __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + d), f);
-        if (t) {
-            __m256 angle = _mm256_loadu_ps(t + d), swapped = _mm256_permute_ps(v, 0xb1);
-            v = _mm256_fmaddsub_ps(v, _mm256_moveldup_ps(angle), _mm256_mul_ps(swapped, _mm256_movehdup_ps(angle)));
-        }
-        _mm256_storeu_ps(y + d, v);
-    }
-}
-
-static const float *angles(const attention_args *a, int64_t row, int64_t limit)
-{
-    return a->rope && row < limit ? a->rope + row % a->rope_rows * a->dim : NULL;
-}
-
-/* to[c * ldt + r] = from[r * ldf + c] for r, c = 0..7 */
-static void transpose8(float *to, int64_t ldt, const float *from, int64_t ldf)
-{
-    __m256 r[8], t[8];
-
-    for (int i = 0; i < 8; i++)
-        r[i] = _mm256_loadu_ps(from + i * ldf);
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        r[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-        r[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-        r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-        r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-    }
-    for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(to + i * ldt, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(to + (i + 4) * ldt, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-    }
-}
 
 /* Packs one panel of keys, eight at a time; missing ones are zero. */
 static void pack_keys(float *to, const attention_args *a, int64_t b, int64_t h, int64_t first)
@@ -119,9 +62,9 @@ static void pack_bias(float *to, const attention_args *a, int64_t b, int64_t h, 
         const float *y = a->bias_y + (b * a->nq + i) * a->grid_h * a->heads + h;
         float *row = to + i * (a->grid_w + a->grid_h);
         for (int64_t g = 0; g < a->grid_w; g++)
-            row[g] = x[g * a->heads] * log2_e;
+            row[g] = x[g * a->heads] * LOG2_E;
         for (int64_t g = 0; g < a->grid_h; g++)
-            row[a->grid_w + g] = y[g * a->heads] * log2_e;
+            row[a->grid_w + g] = y[g * a->heads] * LOG2_E;
     }
 }
 
@@ -133,7 +76,7 @@ static void pack_queries(workspace *w, const task *t)
     for (int64_t r = 0; r < t->padded; r++) {
         int64_t i = t->first + r;
         if (r < t->rows)
-            turn(w->q + r * a->dim, q + i * a->q_stride, angles(a, i, a->nq), a->scale * log2_e, a->dim);
+            turn(w->q + r * a->dim, q + i * a->q_stride, angles(a, i, a->nq), a->scale * LOG2_E, a->dim);
         else
             memset(w->q + r * a->dim, 0, (size_t)a->dim * sizeof *w->q);
         w->top[r] = -INFINITY;
@@ -142,43 +85,13 @@ static void pack_queries(workspace *w, const task *t)
     memset(w->o, 0, (size_t)(t->padded * t->l->width) * sizeof *w->o);
 }
 
-/* Scores of TILE_ROWS queries with C registers of keys; keeps the largest. */
-INLINE void score_tile(int C, workspace *w, const task *t, int64_t r, const float *panel, int64_t at)
-{
-    operand q = {w->q + r * t->a->dim, t->a->dim, 1};
-
-    tile(TILE_ROWS, C, w->s + r * ROW + at, ROW, q, panel, PANEL, t->a->dim, NULL, w->tops + r * VL);
-}
-
+/* Scores of all queries with `count` keys of one panel, stored from column `at` on. */
 static void score_panel(workspace *w, const task *t, const float *panel, int64_t at, int64_t count)
 {
-    for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
-        switch ((count + VL - 1) / VL) {
-        case 1: score_tile(1, w, t, r, panel, at); break;
-        case 2: score_tile(2, w, t, r, panel, at); break;
-#if defined(__AVX512F__)
-        case 3: score_tile(3, w, t, r, panel, at); break;
-        default: score_tile(4, w, t, r, panel, at); break;
-#else
-        default: break;
-#endif
-        }
-}
+    int64_t dim = t->a->dim;
 
-/* Adds the bias of one query to its scores with keys first..first+n-1. */
-static void add_bias(float *s, const float *bias, const attention_args *a, int64_t first, int64_t n)
-{
-    for (int64_t j = 0; j < n;) {
-        int64_t x = (first + j) % a->grid_w, run = least(a->grid_w - x, n - j), i = 0;
-        vec y = v_set(bias[a->grid_w + (first + j) / a->grid_w]);
-        for (; i + VL <= run; i += VL)
-            v_store(s + j + i, v_add(v_load(s + j + i), v_add(v_load(bias + x + i), y)));
-        if (i < run) {
-            int rest = (int)(run - i);
-            v_store_n(s + j + i, v_add(v_load_n(s + j + i, rest), v_add(v_load_n(bias + x + i, rest), y)), rest);
-        }
-        j += run;
-    }
+    for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
+        tile((count + VL - 1) / VL, w->s + r * ROW + at, ROW, w->q + r * dim, dim, panel, PANEL, dim, NULL, w->tops + r * VL);
 }
 
 /* Bias, masks and missing keys of one query's scores: what is not attended becomes -infinity. tops is found anew. */
@@ -226,30 +139,15 @@ static void soften(workspace *w, const task *t, int64_t n)
     }
 }
 
-INLINE void output_tile(int R, int C, workspace *w, const task *t, int64_t r, int64_t c, const float *v, int64_t n)
-{
-    operand p = {w->s + r * ROW, ROW, 1};
-
-    tile(R, C, w->o + r * t->l->width + c, t->l->width, p, v + c, t->l->width, n, w->shrink + r, NULL);
-}
-
 /* Adds the weighted values of one block to the outputs. */
 static void gather_values(workspace *w, const task *t, const float *v, int64_t n)
 {
-    int64_t width = (t->a->dim + VL - 1) / VL * VL;
+    int64_t width = t->l->width, vecs = (t->a->dim + VL - 1) / VL;
 
-    for (int64_t c = 0; c < width; c += PANEL)
+    for (int64_t c = 0; c < vecs; c += TILE_VECS)
         for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
-            switch (least(TILE_VECS, (width - c) / VL)) {
-            case 1: output_tile(TILE_ROWS, 1, w, t, r, c, v, n); break;
-            case 2: output_tile(TILE_ROWS, 2, w, t, r, c, v, n); break;
-#if defined(__AVX512F__)
-            case 3: output_tile(TILE_ROWS, 3, w, t, r, c, v, n); break;
-            default: output_tile(TILE_ROWS, 4, w, t, r, c, v, n); break;
-#else
-            default: break;
-#endif
-            }
+            tile(least(TILE_VECS, vecs - c), w->o + r * width + c * VL, width, w->s + r * ROW, ROW, v + c * VL, width, n,
+                 w->shrink + r, NULL);
 }
 
 static void store_outputs(const workspace *w, const task *t)
@@ -264,7 +162,7 @@ static void store_outputs(const workspace *w, const task *t)
         for (int64_t d = 0; d < a->dim; d += 8)
             _mm256_storeu_ps(y + d, _mm256_mul_ps(_mm256_loadu_ps(o + d), _mm256_set1_ps(factor)));
         if (a->lse)
-            a->lse[(t->b * a->heads + t->h) * a->nq + i] = sum == 0 ? -INFINITY : (w->top[r] + log2f(sum)) * 0.69314718f;
+            a->lse[(t->b * a->heads + t->h) * a->nq + i] = sum == 0 ? -INFINITY : (w->top[r] + log2f(sum)) * LN_2;
     }
 }
 
@@ -290,14 +188,6 @@ static void attend(const task *t)
     store_outputs(&w, t);
 }
 
-/* Queries per task: tasks of about the same size, whole tiles. */
-static int64_t task_rows(int64_t nq)
-{
-    int64_t tasks = (nq + QUERIES - 1) / QUERIES;
-
-    return ((nq + tasks - 1) / tasks + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-}
-
 static void pack_wave(const attention_args *a, const attention_layout *l, float *scratch, int64_t slice, int64_t count)
 {
     int64_t panels = l->keys / PANEL;
@@ -318,7 +208,7 @@ static void pack_wave(const attention_args *a, const attention_layout *l, float 
 void LEVEL(attention)(const attention_args *a)
 {
     attention_layout l = attention_layout_of(a);
-    int64_t rows = a->nq > 0 ? task_rows(a->nq) : 1, tasks = (a->nq + rows - 1) / rows;
+    int64_t rows = task_rows(a->nq), tasks = (a->nq + rows - 1) / rows;
 
     for (int64_t slice = 0; slice < l.slices; slice += l.wave) {
         int64_t count = least(l.wave, l.slices - slice);
