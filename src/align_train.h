@@ -5,6 +5,7 @@
 #include "align.h"
 #include "train/forward.h"
 #include "train/optimizer.h"
+#include "train/sample.h"
 
 /* Bars of ../shared design: float32 noise of the original times a margin. */
 #define LOSS_BAR   1e-5      /* relative */
@@ -37,6 +38,17 @@ void train_losses(train_reference *t, int step, const step_losses *ours, const j
 
 /* Targets TAG"target.*" (TAG may be ""); false: not complete. Freed with batch_free of the batch that holds them. */
 bool train_targets(train_reference *t, targets *out, const char *tag);
+
+/* The data set that the recorded steps were drawn from, when the folder has it. */
+typedef struct train_data {
+    bool      open;
+    train_set set;
+    sampler   sampler;
+} train_data;
+int  align_train_data_open(train_data *d, const train_reference *t, int side, int context, bool masks, samite_error *err);
+void align_train_data_close(train_data *d);
+/* Rows for the batch of a step made from files beside the recorded one. */
+int  align_train_data(train_reference *t, const train_data *d, int step, const json_t *info, const batch *theirs, samite_error *err);
 
 int align_train_losses(train_reference *t, samite_error *err);                      /* variant loss */
 int align_train_steps(train_reference *t, samite_model *m, samite_error *err);      /* variants det, seg, brisk */

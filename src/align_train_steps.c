@@ -14,6 +14,7 @@ typedef struct trainee {
     run       *r;
     optimizer  o;
     bool       masks;
+    train_data data;
     int        step;
     batch      b;
     match_list match[2][DECODER_MAX_LAYERS];    /* of the whole batch, prompts counted through */
@@ -246,7 +247,9 @@ static int one_step(trainee *x, const json_t *step, samite_error *err)
         x->b.t.masks = calloc(1, 1);      /* no objects at all */
     x->b.t.side = x->b.side;
     optimizer_zero(&x->o);
-    int code = batch_gradients(x->r, x->n, &x->b, &o, &l, err);
+    int code = align_train_data(x->t, &x->data, x->step, step, &x->b, err);
+    if (!code)
+        code = batch_gradients(x->r, x->n, &x->b, &o, &l, err);
     if (code)
         return code;
     train_losses(x->t, x->step, &l, json_object_get(step, "losses"), x->masks);
@@ -289,6 +292,8 @@ int align_train_steps(train_reference *t, samite_model *m, samite_error *err)
     unsigned parts = x.masks ? DETECTOR | 1u << PART_MASK_HEAD : DETECTOR;
     if (!code)
         code = optimizer_open(&x.o, x.n, parts, x.masks, &rates, err);
+    if (!code)
+        code = align_train_data_open(&x.data, t, x.n->net->c.image, x.n->net->c.context, x.masks, err);
     json_array_foreach(steps, i, step) {
         if (code)
             break;
@@ -296,6 +301,7 @@ int align_train_steps(train_reference *t, samite_model *m, samite_error *err)
         code = one_step(&x, step, err);
         batch_free(&x.b);
     }
+    align_train_data_close(&x.data);
     optimizer_close(&x.o);
     run_close(x.r);
     native_close(x.n);
