@@ -97,6 +97,7 @@ static const option options[] = {
     {"--recursive", 'r', OPTION_FLAG, AT(recursive), NULL, .help = "look into folders below the given ones"},
     {"--no-exif", 0, OPTION_FLAG, AT(no_exif), NULL, .help = "do not turn pictures upright by their EXIF orientation"},
     ENGINE_OPTIONS(segment_settings),
+    ENGINE_CHOICE(segment_settings),
     {0}
 };
 

@@ -147,6 +147,13 @@ void progress_end(void)
 
 int model_path(const char **path, const engine_settings *s, samite_error *err)
 {
+    if (s->name && strcmp(s->name, "native") != 0) {
+        *path = s->parts;
+        return s->parts ? SAMITE_OK : fail(err, SAMITE_USAGE, "--engine %s needs --parts DIR, a folder that samite export "
+                                           "wrote", s->name);
+    }
+    if (s->parts || s->library || s->settings)
+        return fail(err, SAMITE_USAGE, "--parts, --engine-library and --engine-settings go with --engine NAME");
     *path = s->model ? s->model : getenv("SAMITE_MODEL");
     if (*path && **path)
         return SAMITE_OK;
@@ -162,6 +169,9 @@ samite_options library_options(const engine_settings *s)
     o.precision = s->precision;
     o.input_side = s->side;
     o.memory_limit = s->memory_limit;
+    o.engine = s->name;
+    o.engine_library = s->library;
+    o.engine_settings = s->settings;
     o.progress = on_progress;
     o.log = on_log;
     return o;
@@ -169,7 +179,7 @@ samite_options library_options(const engine_settings *s)
 
 int open_model(samite_model **out, const engine_settings *s, samite_error *err)
 {
-    const char *path;
+    const char *path = NULL;
     *out = NULL;
     int code = model_path(&path, s, err);
     if (code)

@@ -10,6 +10,7 @@
 /* Settings of every command that runs a model; rows for an option table whose settings hold them as `engine`. */
 typedef struct engine_settings {
     const char *model, *cpu, *precision;
+    const char *name, *parts, *library, *settings;   /* of another engine, see ENGINE_CHOICE */
     int         threads, side;
     uint64_t    memory_limit;
     bool        quiet;
@@ -35,6 +36,17 @@ typedef struct engine_settings {
     {"--memory-limit", 0, OPTION_BYTES, offsetof(T, engine.memory_limit), "SIZE", \
      .help = "most memory for activations, such as 2G (default: no limit)"}, \
     QUIET_OPTION(T)
+
+/* For commands that can leave the computing to another engine. */
+#define ENGINE_CHOICE(T) \
+    {"--engine", 0, OPTION_TEXT, offsetof(T, engine.name), "NAME", \
+     .help = "who computes: native, or onnxruntime[:cuda|tensorrt|openvino|cann] with --parts (default: native)"}, \
+    {"--parts", 0, OPTION_TEXT, offsetof(T, engine.parts), "DIR", \
+     .help = "folder written by samite export, for --engine"}, \
+    {"--engine-library", 0, OPTION_TEXT, offsetof(T, engine.library), "FILE", \
+     .help = "library of that engine (default: looked for)"}, \
+    {"--engine-settings", 0, OPTION_TEXT, offsetof(T, engine.settings), "LIST", \
+     .help = "key=value,key=value for its provider or device"}
 
 /* A sub-command. `run` gets the words behind its name and returns the exit status. */
 typedef struct command {

@@ -63,15 +63,19 @@ typedef struct samite_options {
     samite_progress_fn progress;       /* may be NULL */
     samite_log_fn      log;            /* may be NULL */
     void              *user;           /* handed to both */
+    const char        *engine;         /* who computes: NULL or "native"; "onnxruntime[:PROVIDER]" runs exported parts */
+    const char        *engine_library; /* path of the engine's library, or NULL = look for it */
+    const char        *engine_settings;/* "key=value,key=value" for the provider or device, or NULL */
 } samite_options;
-#define SAMITE_OPTIONS_INIT {sizeof(samite_options), 0, NULL, NULL, 0, 0, NULL, NULL, NULL}
+#define SAMITE_OPTIONS_INIT {sizeof(samite_options), 0, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* ---- 2. Model ---------------------------------------------------------------------------------------------------- */
 
 typedef struct samite_model samite_model;
 
 /* `path`: sam3.pt, .safetensors, a folder (Hugging Face or sharded), or "formula:tiny|small|full[,seed=N]".
- * Files are memory-mapped; weights are prepared on first use. SAMITE_INPUT when a needed tensor is missing. */
+ * Files are memory-mapped; weights are prepared on first use. SAMITE_INPUT when a needed tensor is missing.
+ * With another engine: the folder of the exported parts (samite_export_onnx), which segment pictures by text. */
 SAMITE_API int  samite_model_open(samite_model **out, const char *path, const samite_options *options, samite_error *err);
 SAMITE_API void samite_model_free(samite_model *m);
 

@@ -77,9 +77,11 @@ int samite_model_open(samite_model **out, const char *path, const samite_options
     pthread_mutex_init(&m->lock, NULL);
     native_options o = {.side = m->options.input_side, .precision = m->options.precision};
     int code = set_up_machine(&m->options, err);
-    if (!code)
+    if (!code && m->options.engine && strcmp(m->options.engine, "native") != 0)
+        code = engine_model_open(m, path, err);
+    else if (!code)
         code = native_open(&m->n, path, &o, err);
-    m->options.cpu = m->options.precision = NULL;
+    m->options.cpu = m->options.precision = m->options.engine = m->options.engine_library = m->options.engine_settings = NULL;
     if (code) {
         samite_model_free(m);
         return code;
@@ -94,6 +96,7 @@ void samite_model_free(samite_model *m)
 {
     if (!m || atomic_fetch_sub(&m->users, 1) > 1)
         return;
+    engine_model_close(m);
     native_close(m->n);
     for (int i = 0; i < m->known_count; i++) {
         free(m->known[i].text);
@@ -205,6 +208,8 @@ int image_new(samite_image **out, samite_model *m, samite_error *err)
 int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
 {
     const sam3 *net = im->model->n->net;
+    if (im->model->parts)
+        return engine_encode(im, err);
     int code = image_prepare(im, PARTS_IMAGE, err);
     if (code)
         return code;
@@ -249,6 +254,7 @@ void samite_image_free(samite_image *im)
     if (!im)
         return;
     run_close(im->r);
+    engine_features_free(im);
     free(im->input);
     samite_model_free(im->model);
     free(im);

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "api_engine.h"
 #include "io/image.h"
 #include "runtime/native.h"
 #include "samite.h"
@@ -16,6 +17,7 @@ typedef struct words {
     float *values;            /* [tokens, d] */
 } words;
 
+#define ENGINE_FEATURES 4      /* of a picture, as another engine's head wants them */
 #define WORDS_KEPT 256        /* prompts remembered per model; the oldest makes room */
 
 struct samite_model {
@@ -24,7 +26,8 @@ struct samite_model {
     atomic_int       users;   /* handle and images */
     double           opened_in;   /* seconds samite_model_open took */
     char             types[128];  /* text of samite_model_info.types */
-    pthread_mutex_t  lock;    /* guards the list of words */
+    part_engine     *parts;   /* another engine computes, or NULL */
+    pthread_mutex_t  lock;    /* guards the list of words, and parts being loaded */
     words            known[WORDS_KEPT];
     int              known_count, known_next;
 };
@@ -37,6 +40,7 @@ struct samite_image {
     encoded_image encoded;
     click_image   clicks;          /* of the same picture, made when first asked for; see image_clicks */
     bool          clicks_ready;
+    engine_tensor features[ENGINE_FEATURES];   /* instead of `encoded` when another engine computes */
     const char   *stage;      /* for progress */
     uint64_t      done, total;
 };

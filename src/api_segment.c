@@ -6,6 +6,16 @@
 #include "api.h"
 #include "io/mask.h"
 
+/* What was found for a prompt, whoever computed it. */
+typedef struct answers {
+    const float *logits, *boxes;       /* [Q], [Q, 4] */
+    float        presence;             /* logit */
+    int64_t      queries;
+    const grounded *g;                 /* native: masks are computed from it for the chosen */
+    const float *masks;                /* else: [Q, side, side] */
+    int          side;
+} answers;
+
 typedef struct choice {
     int32_t query;
     float   score;
@@ -79,11 +89,11 @@ static int better_first(const void *a, const void *b)
 }
 
 /* Queries above the threshold, best first, at most `limit` (0: all). */
-static int choose(choice *out, const decoder_output *found, float presence, float threshold, int limit)
+static int choose(choice *out, const answers *found, float presence, float threshold, int limit)
 {
     int n = 0;
-    for (int64_t q = 0; q < found->logits->dim[1]; q++) {
-        float score = sigmoid(found->logits->data[q]) * presence;
+    for (int64_t q = 0; q < found->queries; q++) {
+        float score = sigmoid(found->logits[q]) * presence;
         if (score > threshold)
             out[n++] = (choice){(int32_t)q, score};
     }
@@ -105,53 +115,63 @@ static void set_box(samite_instance *s, const float *b, float w, float h)
     s->area = (uint64_t)((s->box[2] - s->box[0]) * (s->box[3] - s->box[1]) + 0.5f);
 }
 
-/* Masks of the chosen queries, enlarged to the picture and run-length coded. */
-static int add_masks(samite_image *im, const grounded *g, const choice *chosen, samite_result *res, samite_error *err)
+static int set_mask(samite_instance *s, const samite_image *im, const float *logits, int side, samite_error *err)
 {
-    int code = image_prepare(im, PARTS_MASKS, err);
-    int32_t *query = malloc(sizeof *query * (size_t)res->count);
-    if (!code && !query)
-        code = fail(err, SAMITE_RESOURCE, "not enough memory for %d masks", res->count);
-    if (code) {
-        free(query);
+    rle mask;
+    int code = mask_from_logits(&mask, logits, side, side, im->width, im->height, 0.0f, err);
+    if (code)
         return code;
-    }
-    for (int i = 0; i < res->count; i++)
-        query[i] = chosen[i].query;
-    tensor *masks = sam3_masks(im->r, im->model->n->net, &im->encoded, g, query, res->count);
-    free(query);
-    if ((code = run_status(im->r, err)))
-        return code;
-    int side = (int)im->encoded.level[0]->dim[1];
-    for (int i = 0; i < res->count; i++) {
-        rle mask;
-        const float *logits = masks->data + (int64_t)i * side * side;
-        if ((code = mask_from_logits(&mask, logits, side, side, im->width, im->height, 0.0f, err)))
-            return code;
-        res->instance[i].mask = (samite_mask){mask.width, mask.height, mask.counts, mask.runs};
-        res->instance[i].area = rle_area(&mask);
-    }
+    s->mask = (samite_mask){mask.width, mask.height, mask.counts, mask.runs};
+    s->area = rle_area(&mask);
     return 0;
 }
 
-static int collect(samite_image *im, const samite_prompt *p, const grounded *g, samite_result *res, samite_error *err)
+/* Computes masks of the chosen queries only. */
+static int compute_masks(samite_image *im, const grounded *g, const choice *chosen, int count, const float **logits,
+                         samite_error *err)
 {
-    const decoder_output *found = &g->found;
-    choice *chosen = malloc(sizeof *chosen * (size_t)(found->logits->dim[1] + 1));
+    int code = image_prepare(im, PARTS_MASKS, err);
+    int32_t *query = malloc(sizeof *query * (size_t)count);
+    if (!code && !query)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for %d masks", count);
+    for (int i = 0; i < count && !code; i++)
+        query[i] = chosen[i].query;
+    if (!code) {
+        *logits = sam3_masks(im->r, im->model->n->net, &im->encoded, g, query, count)->data;
+        code = run_status(im->r, err);
+    }
+    free(query);
+    return code;
+}
+
+/* Masks of the chosen queries, enlarged to the picture and run-length coded. */
+static int add_masks(samite_image *im, const answers *found, const choice *chosen, samite_result *res, samite_error *err)
+{
+    const float *logits = found->masks;
+    int64_t plane = (int64_t)found->side * found->side;
+    int code = found->g ? compute_masks(im, found->g, chosen, res->count, &logits, err) : 0;
+    for (int i = 0; i < res->count && !code; i++)
+        code = set_mask(&res->instance[i], im, logits + (found->g ? i : chosen[i].query) * plane, found->side, err);
+    return code;
+}
+
+static int collect(samite_image *im, const samite_prompt *p, const answers *found, samite_result *res, samite_error *err)
+{
+    choice *chosen = malloc(sizeof *chosen * (size_t)(found->queries + 1));
     if (!chosen)
         return fail(err, SAMITE_RESOURCE, "not enough memory for the results");
-    res->presence = sigmoid(found->presence->data[0]);
+    res->presence = sigmoid(found->presence);
     int n = choose(chosen, found, res->presence, p->score, p->max_results), code = 0;
     res->instance = calloc((size_t)(n ? n : 1), sizeof *res->instance);
     if (!res->instance)
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %d results", n);
     for (int i = 0; !code && i < n; i++) {
         res->instance[i].score = chosen[i].score;
-        set_box(&res->instance[i], found->boxes->data + 4 * chosen[i].query, (float)im->width, (float)im->height);
+        set_box(&res->instance[i], found->boxes + 4 * chosen[i].query, (float)im->width, (float)im->height);
     }
     res->count = code ? 0 : n;
-    if (!code && n && !p->no_masks && im->model->n->available[PART_MASK_HEAD])
-        code = add_masks(im, g, chosen, res, err);
+    if (!code && n && !p->no_masks && (found->masks || im->model->n->available[PART_MASK_HEAD]))
+        code = add_masks(im, found, chosen, res, err);
     free(chosen);
     return code;
 }
@@ -164,9 +184,26 @@ static int check_prompt(const samite_image *im, const samite_prompt *p, samite_e
         return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 1024", p->box_count);
     if (!(p->score >= 0 && p->score <= 1))
         return fail(err, SAMITE_USAGE, "score threshold %g: expected 0 to 1", (double)p->score);
-    if (!im->encoded.begun)
+    if (!im->encoded.begun && !im->features[0].data)
         return fail(err, SAMITE_USAGE, "no picture is encoded");
     return 0;
+}
+
+/* Through exported parts, which take words only. */
+static int segment_elsewhere(samite_image *im, const samite_prompt *p, samite_result *res, samite_error *err)
+{
+    engine_found f;
+    bool cut = false;
+    if (p->box_count)
+        return fail(err, SAMITE_USAGE, "exported parts take no example boxes: use the native engine for them");
+    int code = engine_ground(im, p->text, &f, &res->tokens, &cut, err);
+    if (code)
+        return code;
+    res->cut = cut;
+    answers found = {f.logits, f.boxes, f.presence, f.queries, NULL, f.masks, f.side};
+    code = collect(im, p, &found, res, err);
+    engine_found_free(&f);
+    return code;
 }
 
 static int segment(samite_image *im, const samite_prompt *p, samite_result *res, samite_error *err)
@@ -184,9 +221,12 @@ static int segment(samite_image *im, const samite_prompt *p, samite_result *res,
     image_stage(im, "ground", (uint64_t)net->c.enc_layers + (uint64_t)net->c.dec_layers + 6);
     grounded g;
     sam3_ground(im->r, net, &im->encoded, said, NULL, &list.x, &g);
-    code = run_status(im->r, err);
-    if (!code)
-        code = collect(im, p, &g, res, err);
+    if (!(code = run_status(im->r, err))) {
+        const decoder_output *f = &g.found;
+        answers found = {f->logits->data, f->boxes->data, f->presence->data[0], f->logits->dim[1], &g, NULL,
+                         (int)im->encoded.level[0]->dim[1]};
+        code = collect(im, p, &found, res, err);
+    }
     examples_free(&list);
     return code;
 }
@@ -205,7 +245,7 @@ int samite_image_segment(samite_image *im, const samite_prompt *prompt, samite_r
     if (!res)
         return fail(err, SAMITE_RESOURCE, "not enough memory for the result");
     run_point before = run_save(im->r);
-    code = segment(im, &p, res, err);
+    code = im->model->parts ? segment_elsewhere(im, &p, res, err) : segment(im, &p, res, err);
     run_restore(im->r, before);
     if (code) {
         samite_result_free(res);

@@ -117,9 +117,8 @@ static void json_field(const json_t *o, const char *key, int *value)
         *value = (int)json_integer_value(v);
 }
 
-static void read_metadata(config *c, const weights *w)
+static void read_metadata(config *c, const char *text)
 {
-    const char *text = weights_metadata(w, CONFIG_KEY);
     json_t *o = text ? json_loads(text, 0, NULL) : NULL;
     if (!json_is_object(o)) {
         json_decref(o);
@@ -141,12 +140,8 @@ static void read_metadata(config *c, const weights *w)
     json_decref(o);
 }
 
-static int check(const config *c, const weights *w, samite_error *err)
+static int check(const config *c, const char *path, samite_error *err)
 {
-    const char *path = weights_path(w);
-    if (!c->vit_depth || !c->text_layers || !c->enc_layers || !c->dec_layers)
-        return fail(err, SAMITE_INPUT, "%s: no %s in it, so this is not a SAM 3 checkpoint; it looks like %s", path,
-                    !c->vit_depth ? "image trunk" : !c->text_layers ? "text encoder" : "detector", weights_guess(w));
     if (!c->pretrain)
         return fail(err, SAMITE_INPUT, "%s: the position table has no square number of rows", path);
     if (c->vit_heads < 1 || c->text_heads < 1 || c->heads < 1 || c->vit_dim % c->vit_heads || c->d % c->heads ||
@@ -170,8 +165,42 @@ int config_from_weights(config *c, const weights *w, samite_error *err)
     sizes_from_tensors(c, w);
     fill_untold(c);
     read_rotary_tables(c, w);
-    read_metadata(c, w);
-    return check(c, w, err);
+    const char *path = weights_path(w);
+    read_metadata(c, weights_metadata(w, CONFIG_KEY));
+    if (!c->vit_depth || !c->text_layers || !c->enc_layers || !c->dec_layers)
+        return fail(err, SAMITE_INPUT, "%s: no %s in it, so this is not a SAM 3 checkpoint; it looks like %s", path,
+                    !c->vit_depth ? "image trunk" : !c->text_layers ? "text encoder" : "detector", weights_guess(w));
+    return check(c, path, err);
+}
+
+/* Sizes that a file with tensors shows by itself. */
+static void read_sizes(config *c, const json_t *o)
+{
+    const struct { const char *key; int *value; } sizes[] = {
+        {"pretrain", &c->pretrain}, {"patch", &c->patch}, {"vit_dim", &c->vit_dim}, {"vit_depth", &c->vit_depth},
+        {"text_dim", &c->text_dim}, {"text_layers", &c->text_layers}, {"d", &c->d}, {"heads", &c->heads}, {"ffn", &c->ffn},
+        {"enc_layers", &c->enc_layers}, {"dec_layers", &c->dec_layers}, {"geo_layers", &c->geo_layers},
+        {"queries", &c->queries}, {"mem_dim", &c->mem_dim}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        json_field(o, sizes[i].key, sizes[i].value);
+    double ratio = json_number_value(json_object_get(o, "vit_mlp"));
+    if (ratio > 0 && ratio < 64)
+        c->vit_mlp = (int)(c->vit_dim * ratio + 0.5);
+}
+
+int config_from_json(config *c, const char *json, const char *path, samite_error *err)
+{
+    json_t *o = json ? json_loads(json, 0, NULL) : NULL;
+    config_preset(c, "full");
+    if (json_is_object(o))
+        read_sizes(c, o);
+    bool told = json_is_object(o) && c->vit_depth <= MAX_TRUNK_DEPTH;
+    json_decref(o);
+    if (!told)
+        return fail(err, SAMITE_INPUT, "%s: it does not say what sizes the network has (no %s in its metadata): export it "
+                    "with samite", path, CONFIG_KEY);
+    read_metadata(c, json);
+    return check(c, path, err);
 }
 
 char *config_to_json(const config *c)

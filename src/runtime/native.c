@@ -177,6 +177,25 @@ int native_open(native **out, const char *path, const native_options *o, samite_
     return 0;
 }
 
+int native_open_empty(native **out, const char *source, const config *c, samite_error *err)
+{
+    native *n = calloc(1, sizeof *n);
+    *out = NULL;
+    if (!n)
+        return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", source);
+    pthread_mutex_init(&n->lock, NULL);
+    n->source = text_copy(source);
+    int code = n->source ? sam3_open(&n->net, c, err) : fail(err, SAMITE_RESOURCE, "not enough memory to open %s", source);
+    for (size_t i = 0; !code && i < n->net->all.count; i++)
+        n->net->all.entries[i]->missing = true;
+    if (code) {
+        native_close(n);
+        return code;
+    }
+    *out = n;
+    return 0;
+}
+
 void native_close(native *n)
 {
     if (!n)

@@ -28,6 +28,8 @@ typedef struct native_options {
 /* Path as in samite_model_open. Fails when a tensor of the detector is missing or has another shape, naming the first
  * few and what the file looks like. Nothing is copied. */
 int  native_open(native **out, const char *path, const native_options *o, samite_error *err);
+/* A network of that size without any weights, for what other engines compute. */
+int  native_open_empty(native **out, const char *source, const config *c, samite_error *err);
 void native_close(native *n);
 
 /* Makes parts (a set of 1 << PART_..) ready for computing. `progress` (may be NULL) returns nonzero to stop. */

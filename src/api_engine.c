@@ -1,0 +1,260 @@
+/* api_engine.c - pictures and prompts through exported parts in another engine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "base/text.h"
+#include "formats/onnx.h"
+#include "model/tokenizer.h"
+#include "runtime/config_file.h"
+
+/* ---- the folder ---- */
+
+static char *path_of(const char *folder, export_part p)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.onnx", export_part_name(p));
+    return path_join(folder, name);
+}
+
+static bool has_dims(const onnx_value_info *v, const char *name, int axes, const int64_t *dim)
+{
+    bool same = onnx_is(v->name, name) && v->axes == axes;
+    for (int i = 0; i < axes && same; i++)
+        same = dim[i] < 0 || v->dim[i] == dim[i];
+    return same;
+}
+
+static int refuse(const char *path, const char *what, samite_error *err)
+{
+    return fail(err, SAMITE_INPUT, "%s: %s; export all parts again, from one model", path, what);
+}
+
+/* What is told about a part in its file: the same of all three. */
+typedef struct told {
+    char   *config, *source;
+    int64_t side, prompt;      /* pixels, tokens; 0: not of this part */
+} told;
+
+static void told_free(told *t)
+{
+    free(t->config);
+    free(t->source);
+}
+
+static int read_part(told *out, const char *path, export_part p, samite_error *err)
+{
+    onnx_file f;
+    int code = onnx_open(&f, path, err);
+    if (code)
+        return code;
+    *out = (told){.config = onnx_meta(&f, CONFIG_KEY), .source = onnx_meta(&f, "samite.source")};
+    const part_io *io = export_io(p);
+    for (size_t i = 0; io->in[i] && !code; i++)
+        if (i >= f.inputs || !onnx_is(f.input[i].name, io->in[i]))
+            code = refuse(path, "its inputs are not those of this part", err);
+    if (!code && !out->config)
+        code = refuse(path, "it was not written by samite", err);
+    if (!code && p == EXPORT_IMAGE && has_dims(&f.input[0], "image", 4, (int64_t[]){1, 3, -1, -1}))
+        out->side = f.input[0].dim[2];
+    else if (!code && p == EXPORT_TEXT && has_dims(&f.input[0], "token_ids", 2, (int64_t[]){1, -1}))
+        out->prompt = f.input[0].dim[1];
+    else if (!code && p == EXPORT_HEAD && has_dims(&f.input[4], "text_memory_resized", 3, (int64_t[]){-1, 1, -1}))
+        out->prompt = f.input[4].dim[0];
+    else if (!code)
+        code = refuse(path, "its inputs have other shapes than expected", err);
+    onnx_close(&f);
+    return code;
+}
+
+static bool agree(const told *a, const told *b)
+{
+    return !strcmp(a->config, b->config) && (!a->source || !b->source || !strcmp(a->source, b->source)) &&
+           (!a->prompt || !b->prompt || a->prompt == b->prompt);
+}
+
+/* Reads all parts' headers; the first one says what the network is. */
+static int read_parts(config *c, part_engine *e, samite_error *err)
+{
+    told all[EXPORT_PARTS] = {{0}};
+    int code = 0;
+    for (int p = 0; p < EXPORT_PARTS && !code; p++) {
+        char *path = path_of(e->folder, (export_part)p);
+        code = path ? read_part(&all[p], path, (export_part)p, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        if (!code && p && !agree(&all[p], &all[p - 1]))
+            code = refuse(path, "it belongs to another model or size than the part before", err);
+        if (!code && p == 0)
+            code = config_from_json(c, all[0].config, path, err);
+        if (!code && p == 0 && all[0].side != c->image)
+            code = refuse(path, "its input has another size than its metadata says", err);
+        free(path);
+    }
+    int64_t prompt = code ? 0 : all[EXPORT_HEAD].prompt < all[EXPORT_TEXT].prompt ? 0 : all[EXPORT_HEAD].prompt;
+    if (!code && (prompt < 3 || prompt > 256))
+        code = fail(err, SAMITE_INPUT, "%s: prompts of %lld tokens: expected 3 to 256", e->folder, (long long)prompt);
+    c->context = e->prompt = (int)prompt;
+    for (int p = 0; p < EXPORT_PARTS; p++)
+        told_free(&all[p]);
+    return code;
+}
+
+/* ---- settings: "key=value,key=value" ---- */
+
+static int open_engine(samite_model *m, samite_error *err)
+{
+    const char *setting[32];
+    engine_options o = {.threads = m->options.threads, .library = m->options.engine_library, .setting = setting};
+    char *copy = text_copy(m->options.engine_settings ? m->options.engine_settings : "");
+    for (char *at = copy; at && *at && o.settings < 32;) {
+        setting[o.settings++] = at;
+        at = strchr(at, ',');
+        if (at)
+            *at++ = 0;
+    }
+    int code = copy ? engine_open(&m->parts->e, m->options.engine, &o, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+    free(copy);
+    return code;
+}
+
+int engine_model_open(samite_model *m, const char *folder, samite_error *err)
+{
+    config c;
+    m->parts = calloc(1, sizeof *m->parts);
+    if (!m->parts || !(m->parts->folder = text_copy(folder)))
+        return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", folder);
+    int code = read_parts(&c, m->parts, err);
+    if (!code)
+        code = native_open_empty(&m->n, folder, &c, err);
+    if (!code)
+        code = open_engine(m, err);
+    return code;
+}
+
+void engine_model_close(samite_model *m)
+{
+    if (!m->parts)
+        return;
+    for (int p = 0; p < EXPORT_PARTS; p++)
+        engine_unload(m->parts->part[p]);
+    engine_close(m->parts->e);
+    free(m->parts->folder);
+    free(m->parts);
+}
+
+static int part_ready(samite_model *m, export_part p, samite_error *err)
+{
+    int code = 0;
+    pthread_mutex_lock(&m->lock);
+    if (!m->parts->part[p]) {
+        char *path = path_of(m->parts->folder, p);
+        code = path ? engine_load(&m->parts->part[p], m->parts->e, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        free(path);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return code;
+}
+
+/* ---- the picture ---- */
+
+static const char *const features[ENGINE_FEATURES] = {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2", "vision_pos_enc_2"};
+
+void engine_features_free(samite_image *im)
+{
+    for (int i = 0; i < ENGINE_FEATURES; i++)
+        engine_tensor_free(&im->features[i]);
+}
+
+int engine_encode(samite_image *im, samite_error *err)
+{
+    samite_model *m = im->model;
+    int64_t side = m->n->net->c.image, pixels = side * side;
+    engine_tensor in = {.name = "image"};
+    image_stage(im, "encode", 1);
+    engine_features_free(im);
+    int code = part_ready(m, EXPORT_IMAGE, err);
+    if (!code)
+        code = engine_make(&in, DT_F32, 4, (int64_t[]){1, 3, side, side}, err);
+    for (int64_t i = 0; !code && i < pixels; i++)
+        for (int c = 0; c < 3; c++)
+            ((float *)in.data)[c * pixels + i] = im->input[3 * i + c];
+    for (int i = 0; i < ENGINE_FEATURES; i++)
+        im->features[i] = (engine_tensor){.name = features[i]};
+    if (!code)
+        code = engine_run(m->parts->part[EXPORT_IMAGE], &in, 1, im->features, ENGINE_FEATURES, err);
+    engine_tensor_free(&in);
+    return code;
+}
+
+/* ---- the prompt ---- */
+
+static int encode_words(samite_image *im, const char *said, engine_tensor *out, int *tokens, bool *cut, samite_error *err)
+{
+    samite_model *m = im->model;
+    int prompt = m->parts->prompt;
+    int32_t ids[256];
+    int64_t wide[256] = {0};
+    *tokens = tokenize(ids, prompt, said, strlen(said), cut);
+    if (*cut)
+        model_log(m, "the text '%.60s%s' is longer than %d tokens and was cut: short noun phrases work best", said,
+                  strlen(said) > 60 ? "..." : "", prompt);
+    for (int i = 0; i < *tokens; i++)
+        wide[i] = ids[i];
+    engine_tensor in = {.name = "token_ids", .type = DT_I64, .axes = 2, .dim = {1, prompt}, .data = wide};
+    out[0] = (engine_tensor){.name = "text_memory_resized"};
+    out[1] = (engine_tensor){.name = "text_attention_mask"};
+    image_stage(im, "text", 1);
+    int code = part_ready(m, EXPORT_TEXT, err);
+    return code ? code : engine_run(m->parts->part[EXPORT_TEXT], &in, 1, out, 2, err);
+}
+
+/* The last layer's answers, after checking that every output has the shape it must have. */
+static int read_found(engine_found *f, const config *c, samite_error *err)
+{
+    const engine_tensor *logits = &f->out[0], *boxes = &f->out[1], *masks = &f->out[2], *presence = &f->out[3];
+    int64_t q = c->queries, layers = presence->dim[0], side = 4 * config_tokens(c);
+    for (int i = 0; i < 4; i++)
+        if (f->out[i].type != DT_F32)
+            return fail(err, SAMITE_INPUT, "output %s of the grounding head is not f32", f->out[i].name);
+    if (layers < 1 || engine_count(presence) != layers || engine_count(logits) != layers * q ||
+        engine_count(boxes) != layers * q * 4 || engine_count(masks) != q * side * side)
+        return fail(err, SAMITE_INPUT, "the grounding head answers with other shapes than expected: is it of the same model?");
+    f->logits = (const float *)logits->data + (layers - 1) * q;
+    f->boxes = (const float *)boxes->data + (layers - 1) * q * 4;
+    f->masks = masks->data;
+    f->presence = ((const float *)presence->data)[layers - 1];
+    f->queries = (int)q;
+    f->side = (int)side;
+    return 0;
+}
+
+int engine_ground(samite_image *im, const char *said, engine_found *out, int *tokens, bool *cut, samite_error *err)
+{
+    samite_model *m = im->model;
+    engine_tensor words[2] = {{0}}, in[ENGINE_FEATURES + 2];
+    *out = (engine_found){.out = {{.name = "pred_logits"}, {.name = "pred_boxes"}, {.name = "pred_masks"},
+                                  {.name = "presence_logit_dec"}}};
+    int code = encode_words(im, said, words, tokens, cut, err);
+    image_stage(im, "ground", 1);
+    if (!code)
+        code = part_ready(m, EXPORT_HEAD, err);
+    memcpy(in, im->features, sizeof im->features);
+    in[ENGINE_FEATURES] = words[0];
+    in[ENGINE_FEATURES + 1] = words[1];
+    in[ENGINE_FEATURES + 1].name = "text_attention_mask_float";
+    if (!code)
+        code = engine_run(m->parts->part[EXPORT_HEAD], in, ENGINE_FEATURES + 2, out->out, 4, err);
+    if (!code)
+        code = read_found(out, &m->n->net->c, err);
+    engine_tensor_free(&words[0]);
+    engine_tensor_free(&words[1]);
+    if (code)
+        engine_found_free(out);
+    return code;
+}
+
+void engine_found_free(engine_found *f)
+{
+    for (int i = 0; i < 4; i++)
+        engine_tensor_free(&f->out[i]);
+}
