@@ -1,10 +1,10 @@
-"""Makes evaluation files with the features that break evaluators, and compares samite with the reference programs on them.
+"""Makes evaluation files with the features that break evaluators; compares samite with the reference programs on them.
 
     make_eval_fixtures.py make DIR [--seed N] [--kind mixed|ties|empty|strings|floats|zero|negative|many]
     make_eval_fixtures.py compare SAMITE [--count N] [--first SEED]     random files: samite against pycocotools
     make_eval_fixtures.py cgf1 SAMITE [--count N]                       samite against sam3.eval.cgf1_eval
     make_eval_fixtures.py video SAMITE [--count N]                      samite against TrackEval (HOTA, J&F), to 1e-12
-    make_eval_fixtures.py golden DIR                                    the files in tests/golden/eval beyond the shared ones
+    make_eval_fixtures.py golden DIR                                    tracks and phrases of tests/golden/eval
     make_eval_fixtures.py big DIR [--images N --objects N --detections N] [--masks]
 
 SAMITE is the program. Every double has to be equal. Needs numpy and pycocotools (cgf1: sam3; video: trackeval,
@@ -20,7 +20,11 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: there is no numpy")
+    sys.exit(77)
 
 KINDS = ("mixed", "ties", "empty", "strings", "floats", "zero", "negative", "many", "boxes", "masks", "repeated")
 
@@ -86,8 +90,8 @@ def one_result(rng, kind, h, w, place, image, category):
     if kind != "masks":
         d["bbox"] = box
     if kind != "boxes":
-        d["segmentation"] = polygons if form == 0 and kind != "masks" else list_rle(rle) if form == 1 and kind != "masks" \
-            else text_rle(rle)
+        plain = kind == "masks"  # without boxes the original takes compressed run lengths only
+        d["segmentation"] = text_rle(rle) if plain or form > 1 else list_rle(rle) if form == 1 else polygons
     if kind not in ("boxes", "masks") and form == 5:
         del d["segmentation"]
     return d
@@ -128,7 +132,8 @@ def make(seed, kind="mixed"):
                 dets.append(one_result(rng, kind, h, w, place, image, category if rng.rand() < 0.9 else int(ids[-1])))
         for _ in range(rng.randint(90, 160) if kind == "many" and rng.rand() < 0.5 else rng.randint(0, 4)):
             place = rng.rand() * w, rng.rand() * h, 2 + rng.rand() * 15, 2 + rng.rand() * 15
-            dets.append(one_result(rng, kind, h, w, place, image, 9999 if rng.rand() < 0.02 else int(ids[rng.randint(len(ids))])))
+            category = 9999 if rng.rand() < 0.02 else int(ids[rng.randint(len(ids))])
+            dets.append(one_result(rng, kind, h, w, place, image, category))
     dets = [d for d in dets if d is not None]
     if kind == "empty":
         dets = []
@@ -222,8 +227,8 @@ def phrases(seed):
             dets.append(one_result(rng, "both", h, w, (w / 2, h / 2, 9, 9), n, 1))
     dets = [d for d in dets if d is not None]
     for d in dets:
-        d["bbox"] = d["bbox"]
-        if "segmentation" not in d or isinstance(d["segmentation"], list) or isinstance(d["segmentation"]["counts"], list):
+        mask = d.get("segmentation")
+        if not isinstance(mask, dict) or isinstance(mask["counts"], list):
             h, w = next((i["height"], i["width"]) for i in images if i["id"] == d["image_id"])
             x, y, bw, bh = d["bbox"]
             d["segmentation"] = text_rle(rle_of([[x, y, x, y + bh, x + bw, y + bh, x + bw, y]], h, w))
@@ -281,9 +286,10 @@ def tracks(seed):
                 cut = rng.randint(0, n + 1)
                 parts = [(0, cut), (cut, n)] if rng.rand() < 0.4 else [(0, n)]
                 for a, b in parts:
-                    dets.append({"video_id": v + 5, "category_id": category, "score": float(rng.rand()), "segmentations": [
-                        shape(f, rng.randn(2) * 3, rng.uniform(0.7, 1.3)) if a <= f < b and rng.rand() < 0.9 else None
-                        for f in range(n)]})
+                    masks = [shape(f, rng.randn(2) * 3, rng.uniform(0.7, 1.3)) if a <= f < b and rng.rand() < 0.9
+                             else None for f in range(n)]
+                    dets.append({"video_id": v + 5, "category_id": category, "score": float(rng.rand()),
+                                 "segmentations": masks})
     rng.shuffle(dets)
     anns, dets = ([a for a in which if any(a["segmentations"]) or rng.rand() < 0.2] for which in (anns, dets))
     return {"videos": videos, "annotations": anns, "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]}, dets
@@ -301,7 +307,8 @@ def video_reference(gt, dets):
     all_hota, all_jf = {}, {}
     for v in gt["videos"]:
         for c in gt["categories"]:
-            g, d = ([a for a in which if (a["video_id"], a["category_id"]) == (v["id"], c["id"]) and any(a["segmentations"])]
+            key = (v["id"], c["id"])
+            g, d = ([a for a in which if (a["video_id"], a["category_id"]) == key and any(a["segmentations"])]
                     for which in (gt["annotations"], dets))  # TrackEval does not know objects that are never seen
             if not g and not d:
                 continue
@@ -309,13 +316,13 @@ def video_reference(gt, dets):
             for name, which in (("gt", g), ("tracker", d)):
                 data[name + "_ids"] = [np.array([i for i, a in enumerate(which) if a["segmentations"][f]], dtype=int)
                                        for f in range(v["length"])]
-                data[name + "_dets"] = [[a["segmentations"][f] for a in which if a["segmentations"][f]] for f in range(v["length"])]
+                data[name + "_dets"] = [[a["segmentations"][f] for a in which if a["segmentations"][f]]
+                                        for f in range(v["length"])]
                 data["num_%s_dets" % name] = sum(map(len, data[name + "_ids"]))
             data["similarity_scores"] = []
             for a, b in zip(data["gt_dets"], data["tracker_dets"]):
                 iou = mask.iou(a, b, [False] * len(b))
                 data["similarity_scores"].append(np.array(iou).reshape(len(a), len(b)))
-            key = (v["id"], c["id"])
             all_hota[key] = hota.eval_sequence(data)
             if g:
                 all_jf[key] = jf.eval_sequence(dict(data))
@@ -327,7 +334,8 @@ def video(samite, count, first):
     for seed in range(first, first + count):
         gt, dets = tracks(seed)
         gt_path, dt_path = write(folder, "gt.json", gt), write(folder, "dt.json", dets)
-        run = subprocess.run(samite.split() + ["--video", "--gt", gt_path, "--dt", dt_path, "--json"], capture_output=True, text=True)
+        command = samite.split() + ["--video", "--gt", gt_path, "--dt", dt_path, "--json"]
+        run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
             raise SystemExit("seed %d: samite failed: %s" % (seed, run.stderr))
         got = json.loads(run.stdout)
@@ -337,7 +345,8 @@ def video(samite, count, first):
         for name in ("HOTA", "DetA", "AssA", "DetRe", "DetPr", "AssRe", "AssPr", "LocA", "OWTA"):
             if hota:
                 pairs.append((name, got["video"][name], float(np.mean(hota[name]))))
-                pairs += [(name, got["video_thresholds"]["%s@%.2f" % (name, 0.05 + 0.05 * a)], float(hota[name][a])) for a in range(19)]
+                each = got["video_thresholds"]
+                pairs += [(name, each["%s@%.2f" % (name, 0.05 + 0.05 * a)], float(hota[name][a])) for a in range(19)]
         for name in ("J&F", "J-Mean", "J-Recall", "J-Decay", "F-Mean", "F-Recall", "F-Decay"):
             if jf and name != "J&F":
                 pairs.append((name, got["video"][name], float(jf[name])))
@@ -402,8 +411,9 @@ def big(folder, images, objects, detections, masks, seed=0):
 
     anns = []
     for k in range(objects):
-        a = {"id": k + 1, "image_id": int(gt_image[k]) + 1, "category_id": int(gt_cat[k]) + 1, "iscrowd": int(rng.rand() < 0.01),
-             "bbox": gt_box[k].round(2).tolist(), "area": float((gt_box[k][2] * gt_box[k][3] * 0.7).round(2))}
+        a = {"id": k + 1, "image_id": int(gt_image[k]) + 1, "category_id": int(gt_cat[k]) + 1,
+             "iscrowd": int(rng.rand() < 0.01), "bbox": gt_box[k].round(2).tolist(),
+             "area": float((gt_box[k][2] * gt_box[k][3] * 0.7).round(2))}
         if masks:
             a["segmentation"] = segmentation(gt_box[k], gt_image[k])
         else:
@@ -418,8 +428,8 @@ def big(folder, images, objects, detections, masks, seed=0):
             d["segmentation"] = segmentation(dt_box[k], dt_image[k])
         dets.append(d)
     write(folder, "gt.json", {
-        "info": {}, "images": [{"id": i + 1, "width": int(s[0]), "height": int(s[1]), "file_name": "%012d.jpg" % (i + 1)}
-                               for i, s in enumerate(sizes)],
+        "info": {}, "images": [{"id": i + 1, "width": int(w), "height": int(h), "file_name": "%012d.jpg" % (i + 1)}
+                               for i, (w, h) in enumerate(sizes)],
         "annotations": anns, "categories": [{"id": k + 1, "name": "class %d" % (k + 1)} for k in range(80)]})
     write(folder, "dt.json", dets)
 
@@ -437,6 +447,11 @@ def main():
     ap.add_argument("--detections", type=int, default=500000)
     ap.add_argument("--masks", action="store_true")
     a = ap.parse_args()
+    try:
+        import pycocotools.mask  # noqa: F401
+    except ImportError:
+        print("skipped: there is no pycocotools")
+        return 77
     if a.what == "compare":
         compare(a.where, a.count, a.first)
     elif a.what == "cgf1":

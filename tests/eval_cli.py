@@ -1,0 +1,65 @@
+"""samite eval on the command line: what it prints, what it refuses, exit status.  eval_cli.py SAMITE"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+SAMITE, HERE = sys.argv[1], os.path.dirname(os.path.abspath(__file__))
+GOLDEN = os.path.join(HERE, "golden", "eval")
+GT, DT = os.path.join(GOLDEN, "gt.json"), os.path.join(GOLDEN, "dt.json")
+checks = 0
+
+
+def run(status, *words, **environment):
+    global checks
+    checks += 1
+    p = subprocess.run([SAMITE, "eval", *words], capture_output=True, text=True, env=dict(os.environ, **environment))
+    assert p.returncode == status, (words, p.returncode, p.stdout, p.stderr)
+    assert status == 0 or len(p.stderr.strip().splitlines()) == 1, p.stderr
+    return p.stdout, p.stderr
+
+
+def main():
+    want = json.load(open(os.path.join(GOLDEN, "expected.json")))
+    out, _ = run(0, "--gt", GT, "--dt", DT, "--iou", "bbox,segm", "--json")
+    got = json.loads(out)
+    for kind in ("bbox", "segm"):
+        assert got[kind]["stats"] == want[kind]["stats"] and got[kind]["per_category_AP"] == want[kind]["per_category_AP"]
+    assert got["about"]["gt"] == [GT] and got["about"]["iou"] == ["bbox", "segm"]
+    assert run(0, "--gt", GT, "--dt", DT, "--json", "-j", "1")[0] == run(0, "--gt", GT, "--dt", DT, "--json", "-j", "2")[0]
+    out, _ = run(0, "--gt", GT, "--dt", DT, "--classes", "cat,bird", "--limit", "9")
+    assert "bbox" in out and "1 cat" in out and "3 dog" not in out
+    pairs = os.path.join(GOLDEN, "phrases_gt.json"), os.path.join(GOLDEN, "phrases_dt.json")
+    out, _ = run(0, "--cgf1", pairs[0], "--dt", pairs[1], "--json", "--iou", "segm")
+    assert json.loads(out)["cgf1_segm"] == want["cgf1_segm"]
+    out, _ = run(0, "--video", "--gt", os.path.join(GOLDEN, "video_gt.json"), "--dt", os.path.join(GOLDEN, "video_dt.json"))
+    assert "AssA" in out and "J&F" in out
+    for words, needle in (
+            ([], "--gt instances.json"), (["--gt", GT], "--dt FILE"), (["--gt", GT, "--gt", GT, "--dt", DT], "one file"),
+            (["--gt", GT, "--dt", DT, "--iou", "box"], "bbox,segm"), (["--gt", GT, "--dt", DT, "--shard", "1/2"], "--shard"),
+            (["--gt", GT, "--dt", DT, "--class", "zebra"], "zebra"), (["--gt", GT, "--dt", DT, "-m", "formula:tiny"], "--dt"),
+            (["--video", "--gt", GT], "--dt FILE"), (["--cgf1", GT, "--gt", GT, "--dt", DT], "leave --gt out")):
+        assert needle in run(2, *words)[1], words
+    assert "no such file" in run(3, "--gt", GT, "--dt", "/nowhere/dt.json")[1]
+    assert "does not belong" in run(3, "--gt", GT, "--dt", pairs[1])[1]
+    with tempfile.TemporaryDirectory() as folder:
+        broken = os.path.join(folder, "broken.json")
+        with open(broken, "w") as f:
+            f.write("[{\"image_id\": 7,\n \"score\": nan}]")
+        assert "line 2, column" in run(3, "--gt", GT, "--dt", broken)[1]
+        report = os.path.join(folder, "report")
+        run(0, "--gt", GT, "--dt", DT, "--report", report)
+        assert sorted(os.listdir(report)) == ["metrics.csv", "metrics.json", "report.html"]
+        truth = os.path.join(folder, "truth.json")
+        with open(truth, "w") as f:
+            json.dump({"images": [{"id": 1, "file_name": "gone.jpg", "width": 9, "height": 9}], "annotations": [],
+                       "categories": [{"id": 1, "name": "cat"}]}, f)
+        words = ["-m", "formula:tiny", "--gt", truth, "--images", folder, "--out", os.path.join(folder, "out")]
+        assert "gone.jpg" in run(3, *words)[1]
+        assert run(0, *words, "-q", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")[0] == ""
+    print("%d checks" % checks)
+
+
+main()
