@@ -287,6 +287,9 @@ static int evaluate(const eval_settings *s, unsigned iou, const char *dt, const 
     o.arrays = s->arrays;
     o.report = s->report;
     o.images = s->images;
+    samite_options shown = library_options(&s->engine);
+    o.progress = shown.progress;
+    o.user = shown.user;
     int code = samite_evaluate(&e, &o, err);
     if (!code)
         print_evaluation(s, e);

@@ -26,21 +26,24 @@ def main():
     out, _ = run(0, "--gt", GT, "--dt", DT, "--iou", "bbox,segm", "--json")
     got = json.loads(out)
     for kind in ("bbox", "segm"):
-        assert got[kind]["stats"] == want[kind]["stats"] and got[kind]["per_category_AP"] == want[kind]["per_category_AP"]
+        for name in ("stats", "per_category_AP"):
+            assert got[kind][name] == want[kind][name]
     assert got["about"]["gt"] == [GT] and got["about"]["iou"] == ["bbox", "segm"]
-    assert run(0, "--gt", GT, "--dt", DT, "--json", "-j", "1")[0] == run(0, "--gt", GT, "--dt", DT, "--json", "-j", "2")[0]
+    one, two = (run(0, "--gt", GT, "--dt", DT, "--json", "-j", n)[0] for n in "12")
+    assert one == two
     out, _ = run(0, "--gt", GT, "--dt", DT, "--classes", "cat,bird", "--limit", "9")
     assert "bbox" in out and "1 cat" in out and "3 dog" not in out
     pairs = os.path.join(GOLDEN, "phrases_gt.json"), os.path.join(GOLDEN, "phrases_dt.json")
     out, _ = run(0, "--cgf1", pairs[0], "--dt", pairs[1], "--json", "--iou", "segm")
     assert json.loads(out)["cgf1_segm"] == want["cgf1_segm"]
-    out, _ = run(0, "--video", "--gt", os.path.join(GOLDEN, "video_gt.json"), "--dt", os.path.join(GOLDEN, "video_dt.json"))
+    clips = os.path.join(GOLDEN, "video_gt.json"), os.path.join(GOLDEN, "video_dt.json")
+    out, _ = run(0, "--video", "--gt", clips[0], "--dt", clips[1])
     assert "AssA" in out and "J&F" in out
     for words, needle in (
             ([], "--gt instances.json"), (["--gt", GT], "--dt FILE"), (["--gt", GT, "--gt", GT, "--dt", DT], "one file"),
-            (["--gt", GT, "--dt", DT, "--iou", "box"], "bbox,segm"), (["--gt", GT, "--dt", DT, "--shard", "1/2"], "--shard"),
-            (["--gt", GT, "--dt", DT, "--class", "zebra"], "zebra"), (["--gt", GT, "--dt", DT, "-m", "formula:tiny"], "--dt"),
-            (["--video", "--gt", GT], "--dt FILE"), (["--cgf1", GT, "--gt", GT, "--dt", DT], "leave --gt out")):
+            (["--gt", GT, "--dt", DT, "--iou", "box"], "bbox,segm"),
+            (["--gt", GT, "--dt", DT, "--shard", "1/2"], "--shard"), (["--gt", GT, "--dt", DT, "--class", "zebra"], "zebra"),
+            (["--gt", GT, "--dt", DT, "-m", "formula:tiny"], "--dt"), (["--video", "--gt", GT], "--dt FILE"), (["--cgf1", GT, "--gt", GT, "--dt", DT], "leave --gt out")):
         assert needle in run(2, *words)[1], words
     assert "no such file" in run(3, "--gt", GT, "--dt", "/nowhere/dt.json")[1]
     assert "does not belong" in run(3, "--gt", GT, "--dt", pairs[1])[1]

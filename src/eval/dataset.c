@@ -323,22 +323,18 @@ typedef struct source {
 static int walk(reader *r, const source *from, samite_error *err)
 {
     int code = from->data ? json_stream_bytes(from->data, from->size, from->name, &reader_events, r, err)
-                          : json_stream_file(from->name, &reader_events, r, err);
+                          : json_stream_watched(from->name, &reader_events, reader_piece, r, err);
     if (!code)
         code = shapes_convert(&r->batch, r->set, r->truth ? r->truth : r->set, r->masks, err);
     return code;
 }
 
-static int read_all(eval_set *out, const eval_set *truth, const source *from, bool masks, bool strangers,
+static int read_all(eval_set *out, const eval_set *truth, const source *from, const eval_read_options *how,
                     samite_error *err)
 {
     samite_error own = {0};
-    reader r = {.set = out,
-                .truth = truth,
-                .masks = masks,
-                .strangers = strangers,
-                .take_shapes = masks || truth,
-                .err = &own};
+    reader r =
+        {.set = out, .truth = truth, .masks = how->masks, .how = how, .take_shapes = how->masks || truth, .err = &own};
     *out = (eval_set){0};
     out->path = pool_string(&out->texts, from->name, strlen(from->name));
     int code =
@@ -353,7 +349,7 @@ static int read_all(eval_set *out, const eval_set *truth, const source *from, bo
     if (!code && truth && !r.has[SECTION_ANNOTATIONS])
         code = fail(&own, SAMITE_INPUT,
                     "%s has no results: expected a list of objects, or an object with \"annotations\"", out->path);
-    if (!code && truth && out->unknown_images && (!strangers || out->count == 0))
+    if (!code && truth && out->unknown_images && (!how->strangers || out->count == 0))
         code = fail(&own, SAMITE_INPUT,
                     "%s does not belong to %s: %zu results are on images that are not there, the first on "
                     "image id %s",
@@ -366,26 +362,38 @@ static int read_all(eval_set *out, const eval_set *truth, const source *from, bo
     return code;
 }
 
+int eval_set_load(eval_set *out, const char *path, const eval_read_options *o, samite_error *err)
+{
+    return read_all(out, NULL, &(source){NULL, 0, path}, o, err);
+}
+
+int eval_results_load(eval_set *out, const eval_set *truth, const char *path, const eval_read_options *o,
+                      samite_error *err)
+{
+    return read_all(out, truth, &(source){NULL, 0, path}, o, err);
+}
+
 int eval_set_read(eval_set *out, const char *path, bool masks, samite_error *err)
 {
-    return read_all(out, NULL, &(source){NULL, 0, path}, masks, false, err);
+    return eval_set_load(out, path, &(eval_read_options){.masks = masks}, err);
 }
 
 int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers,
                       samite_error *err)
 {
-    return read_all(out, truth, &(source){NULL, 0, path}, masks, strangers, err);
+    return eval_results_load(out, truth, path, &(eval_read_options){.masks = masks, .strangers = strangers}, err);
 }
 
 int eval_set_parse(eval_set *out, const char *data, size_t size, const char *name, bool masks, samite_error *err)
 {
-    return read_all(out, NULL, &(source){data, size, name}, masks, false, err);
+    return read_all(out, NULL, &(source){data, size, name}, &(eval_read_options){.masks = masks}, err);
 }
 
 int eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name,
                        bool masks, bool strangers, samite_error *err)
 {
-    return read_all(out, truth, &(source){data, size, name}, masks, strangers, err);
+    return read_all(out, truth, &(source){data, size, name},
+                    &(eval_read_options){.masks = masks, .strangers = strangers}, err);
 }
 
 void eval_set_free(eval_set *s)

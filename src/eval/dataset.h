@@ -40,6 +40,14 @@ typedef struct eval_set {
     char        first_unknown[64], first_repeated[64];
 } eval_set;
 
+/* How to read. */
+typedef struct eval_read_options {
+    bool               masks;      /* check and keep segmentations */
+    bool               strangers;  /* results on unknown images are counted and left out instead of refused */
+    samite_progress_fn progress;   /* stage "read"; may be NULL */
+    void              *user;
+} eval_read_options;
+
 /* Reads images, categories and annotations. With `masks` the segmentation of every annotation that will be evaluated is
  * checked and kept as compressed run lengths. Memory grows with objects, not with the size of the file. */
 int  eval_set_read(eval_set *out, const char *path, bool masks, samite_error *err);
@@ -47,6 +55,10 @@ int  eval_set_read(eval_set *out, const char *path, bool masks, samite_error *er
  * `truth`. A result on an image that is not there is SAMITE_INPUT, unless `strangers`: then it is counted and left
  * out. */
 int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers,
+                      samite_error *err);
+/* The same with progress. */
+int eval_set_load(eval_set *out, const char *path, const eval_read_options *o, samite_error *err);
+int eval_results_load(eval_set *out, const eval_set *truth, const char *path, const eval_read_options *o,
                       samite_error *err);
 /* The same from memory; `name` is for messages. */
 int  eval_set_parse(eval_set *out, const char *data, size_t size, const char *name, bool masks, samite_error *err);

@@ -274,4 +274,13 @@ static bool on_other(void *to, int value)
     return true;
 }
 
+bool reader_piece(void *to, size_t at, size_t size)
+{
+    const reader *r = to;
+    if (!r->how->progress || !r->how->progress(r->how->user, "read", at, size))
+        return true;
+    fail(r->err, SAMITE_CANCELLED, "interrupted");
+    return false;
+}
+
 const json_events reader_events = {on_number, on_string, on_other, on_key, on_open, on_close};

@@ -42,7 +42,7 @@ typedef struct record {
 typedef struct reader {
     eval_set       *set;
     const eval_set *truth;         /* results: the set they belong to; else NULL */
-    bool            masks, strangers;
+    bool            masks;
     bool            images_read, again, second;   /* annotations came before images: they are read in a second walk */
     bool            has[SECTION_CATEGORIES + 1];
     bool            take_shapes, by_mask;         /* results: see decide_mode */
@@ -55,10 +55,12 @@ typedef struct reader {
     shape_batch     batch;
     id_table        raw_categories;
     size_t          flush_at;
+    const eval_read_options *how;
     samite_error   *err;
 } reader;
 
 extern const json_events reader_events;
+bool reader_piece(void *to, size_t at, size_t size);
 
 /* Takes the finished record in; false with *err set when it cannot be. */
 bool record_end(reader *r);

@@ -117,7 +117,8 @@ static bool list_bracket(void *to, bool map)
 
 static int keep_listed(uint8_t *keep, const eval_set *truth, const char *path, samite_error *err)
 {
-    static const json_events events = {list_number, list_string, list_other, list_key, list_bracket, list_bracket};
+    static const json_events events = {list_number, list_string,  list_other, list_key,
+                                       list_bracket, list_bracket};
     samite_error own = {0};
     id_list l = {truth, keep, &own, path};
     int code = json_stream_file(path, &events, &l, &own);
@@ -307,9 +308,10 @@ static int evaluate_coco(findings *f, const samite_eval_options *o, report *page
     coco_run run = {0};
     unsigned iou = o->iou ? o->iou : SAMITE_IOU_BBOX;
     bool masks = (iou & SAMITE_IOU_SEGM) != 0;
-    int code = eval_set_read(&run.truth, o->gt[0], masks, err);
+    eval_read_options how = {masks, false, o->progress, o->user};
+    int code = eval_set_load(&run.truth, o->gt[0], &how, err);
     if (!code)
-        code = eval_results_read(&run.results, &run.truth, o->dt, masks, false, err);
+        code = eval_results_load(&run.results, &run.truth, o->dt, &how, err);
     if (!code)
         code = evaluation_images(&run.images, &run.truth, o->limit, o->image_list, err);
     if (!code)
@@ -353,9 +355,10 @@ static int evaluate_cgf1(findings *f, const samite_eval_options *o, samite_error
     eval_set *truths = calloc(n, sizeof *truths), *results = calloc(n, sizeof *results);
     int code = truths && results ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu files", n);
     for (size_t i = 0; i < n && !code; i++) {
-        code = eval_set_read(&truths[i], o->gt[i], masks, err);
+        eval_read_options how = {masks, true, o->progress, o->user};
+        code = eval_set_load(&truths[i], o->gt[i], &how, err);
         if (!code)
-            code = eval_results_read(&results[i], &truths[i], o->dt, masks, true, err);
+            code = eval_results_load(&results[i], &truths[i], o->dt, &how, err);
         if (!code) {
             note_truth(f, &truths[i], o);
             note_results(f, &results[i], &truths[i]);

@@ -103,8 +103,9 @@ static int broken(yajl_handle h, const char *data, size_t size, size_t at, const
     return code;
 }
 
-static int walk(const char *data, size_t size, const char *name, bool mapped, const json_events *on, void *to,
-                samite_error *err)
+/* `piece`: NULL, or heard after each piece. */
+static int walk(const char *data, size_t size, const char *name, bool mapped, const json_events *on, json_piece piece,
+                void *to, samite_error *err)
 {
     walker w = {on, to};
     yajl_handle h = yajl_alloc(&callbacks, NULL, &w);
@@ -118,6 +119,8 @@ static int walk(const char *data, size_t size, const char *name, bool mapped, co
         status = yajl_parse(h, (const unsigned char *)data + at, n);
         if (mapped && status == yajl_status_ok)
             file_map_drop(data + at, n);
+        if (piece && status == yajl_status_ok && !piece(to, at + n, size))
+            status = yajl_status_client_canceled;
     }
     if (status == yajl_status_ok)
         status = yajl_complete_parse(h);
@@ -133,18 +136,23 @@ static int walk(const char *data, size_t size, const char *name, bool mapped, co
 int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to,
                       samite_error *err)
 {
-    return walk(data, size, name, false, on, to, err);
+    return walk(data, size, name, false, on, NULL, to, err);
 }
 
-int json_stream_file(const char *path, const json_events *on, void *to, samite_error *err)
+int json_stream_watched(const char *path, const json_events *on, json_piece piece, void *to, samite_error *err)
 {
     file_map m;
     int code = file_map_open(&m, path, err);
     if (code)
         return code;
-    code = walk((const char *)m.data, m.size, path, true, on, to, err);
+    code = walk((const char *)m.data, m.size, path, true, on, piece, to, err);
     file_map_close(&m);
     return code;
+}
+
+int json_stream_file(const char *path, const json_events *on, void *to, samite_error *err)
+{
+    return json_stream_watched(path, on, NULL, to, err);
 }
 
 static double slow_value(const char *s, size_t size)

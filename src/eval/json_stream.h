@@ -19,6 +19,9 @@ typedef struct json_events {
 
 /* Walks through the file. Broken JSON is SAMITE_INPUT with line and column. */
 int json_stream_file(const char *path, const json_events *on, void *to, samite_error *err);
+/* The same; now and then piece() hears that `at` of `size` bytes are done. */
+typedef bool (*json_piece)(void *to, size_t at, size_t size);
+int json_stream_watched(const char *path, const json_events *on, json_piece piece, void *to, samite_error *err);
 int json_stream_bytes(const char *data, size_t size, const char *name, const json_events *on, void *to,
                       samite_error *err);
 
