@@ -39,11 +39,12 @@ def main():
     clips = os.path.join(GOLDEN, "video_gt.json"), os.path.join(GOLDEN, "video_dt.json")
     out, _ = run(0, "--video", "--gt", clips[0], "--dt", clips[1])
     assert "AssA" in out and "J&F" in out
+    both = ["--gt", GT, "--dt", DT]
     for words, needle in (
-            ([], "--gt instances.json"), (["--gt", GT], "--dt FILE"), (["--gt", GT, "--gt", GT, "--dt", DT], "one file"),
-            (["--gt", GT, "--dt", DT, "--iou", "box"], "bbox,segm"),
-            (["--gt", GT, "--dt", DT, "--shard", "1/2"], "--shard"), (["--gt", GT, "--dt", DT, "--class", "zebra"], "zebra"),
-            (["--gt", GT, "--dt", DT, "-m", "formula:tiny"], "--dt"), (["--video", "--gt", GT], "--dt FILE"), (["--cgf1", GT, "--gt", GT, "--dt", DT], "leave --gt out")):
+            ([], "--gt instances.json"), (["--gt", GT], "--dt FILE"), (["--gt", GT, *both], "one file"),
+            ([*both, "--iou", "box"], "bbox,segm"), ([*both, "--shard", "1/2"], "--shard"),
+            ([*both, "--class", "zebra"], "zebra"), ([*both, "-m", "formula:tiny"], "--dt"),
+            (["--video", "--gt", GT], "--dt FILE"), ([*both, "--cgf1", GT], "leave --gt out")):
         assert needle in run(2, *words)[1], words
     assert "no such file" in run(3, "--gt", GT, "--dt", "/nowhere/dt.json")[1]
     assert "does not belong" in run(3, "--gt", GT, "--dt", pairs[1])[1]
