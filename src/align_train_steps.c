@@ -11,7 +11,7 @@
 typedef struct trainee {
     train_reference *t;
     native    *n;
-    run       *r;
+    tapes      tapes;
     optimizer  o;
     bool       masks;
     train_data data;
@@ -249,7 +249,7 @@ static int one_step(trainee *x, const json_t *step, samite_error *err)
     optimizer_zero(&x->o);
     int code = align_train_data(x->t, &x->data, x->step, step, &x->b, err);
     if (!code)
-        code = batch_gradients(x->r, x->n, &x->b, &o, &l, err);
+        code = batch_gradients(&x->tapes, x->n, &x->b, &o, &l, err);
     if (code)
         return code;
     train_losses(x->t, x->step, &l, json_object_get(step, "losses"), x->masks);
@@ -287,8 +287,7 @@ int align_train_steps(train_reference *t, samite_model *m, samite_error *err)
     int code = native_open(&x.n, m->n->source, &(native_options){0}, err);
     if (code)
         return code;
-    if (!(x.r = run_open(&(run_options){.mode = TAPE}, err)))
-        code = SAMITE_RESOURCE;
+    code = tapes_open(&x.tapes, &(run_options){0}, err);
     unsigned parts = x.masks ? DETECTOR | 1u << PART_MASK_HEAD : DETECTOR;
     if (!code)
         code = optimizer_open(&x.o, x.n, parts, x.masks, &rates, err);
@@ -303,7 +302,7 @@ int align_train_steps(train_reference *t, samite_model *m, samite_error *err)
     }
     align_train_data_close(&x.data);
     optimizer_close(&x.o);
-    run_close(x.r);
+    tapes_close(&x.tapes);
     native_close(x.n);
     return code;
 }

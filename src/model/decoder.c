@@ -38,6 +38,7 @@ bool decoder_open(decoder *w, registry *g, const config *c)
     g->part = PART_DECODER;
     for (int i = 0; i < w->layers; i++) {
         size_t inner = registry_enter(g, "layers.%d", i);
+        w->layer[i].all = w;
         declare_layer(g, &w->layer[i], c);
         registry_leave(g, inner);
     }
@@ -99,9 +100,13 @@ static tensor *look_at_each_other(run *r, const decoder_layer *l, tensor *x, ten
     return norm(r, concat(r, own, others, 1), &l->norm_self);
 }
 
-static tensor *layer_forward(run *r, const decoder *w, const decoder_layer *l, tensor *x, tensor *boxes,
-                             const looking_at *at)
+/* A checkpoint: in = {x, boxes, memory, keys, prompt, mask, codes}. */
+static tensor *layer_forward(run *r, void *layer, tensor **in)
 {
+    const decoder_layer *l = layer;
+    const decoder *w = l->all;
+    tensor *x = in[0], *boxes = in[1];
+    const looking_at of = {in[2], in[3], in[4], in[5], in[6]->dim[0], in[6]->dim[1]}, *at = &of;
     tensor *place = query_place(r, w, boxes, tensor_cols(x));
     x = look_at_each_other(r, l, x, place, w->queries);
     attend_options text = {.key_mask = at->mask};
@@ -146,7 +151,7 @@ void decoder_forward(run *r, const decoder *w, tensor *memory, tensor *codes, te
     decoder_options options = o ? *o : (decoder_options){0};
     int64_t batch = memory->dim[0], d = tensor_cols(memory);
     tensor *places = reshape(r, codes, 2, (int64_t[]){tensor_rows(codes), d});
-    looking_at at = {memory, add(r, memory, places), prompt, mask, codes->dim[0], codes->dim[1]};
+    tensor *keys = add(r, memory, places);
     tensor *x = starting_rows(r, run_param(r, w->query), options.one_to_many, batch);
     x = concat(r, starting_rows(r, run_param(r, w->presence_token), false, batch), x, 1);
     tensor *reference = activate(r, run_param(r, w->reference), ACT_SIGMOID);
@@ -157,7 +162,8 @@ void decoder_forward(run *r, const decoder *w, tensor *memory, tensor *codes, te
         decoder_layer_output *y = &out->layer[i];
         *y = (decoder_layer_output){.reference = note(r, reference, "refs.%d", i)};
         tensor *fixed = i ? detach(r, reference) : reference;
-        x = layer_forward(r, w, &w->layer[i], x, fixed, &at);
+        tensor *in[] = {x, fixed, memory, keys, prompt, mask, codes};
+        x = run_checkpoint(r, layer_forward, (void *)(uintptr_t)&w->layer[i], in, 7);
         y->queries = note(r, norm(r, tokens_of(r, x, 1, x->dim[1] - 1), &w->norm), "hs.%d", i);
         tensor *step = mlp(r, y->queries, &w->box);
         y->boxes = refine(r, step, reference);

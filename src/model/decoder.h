@@ -7,6 +7,7 @@
 #define DECODER_MAX_LAYERS 16
 
 typedef struct decoder_layer {
+    const struct decoder *all;        /* the decoder it belongs to */
     attend_w self, text, image;
     norm_w   norm_self, norm_text, norm_image, norm_mlp;
     linear_w fc1, fc2;

@@ -41,12 +41,29 @@ static tensor *look_at_prompt(run *r, const encoder_layer *l, tensor *x, tensor 
     return feed_forward_add(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
 
+/* Checkpoints: in = {x, codes} and {x, codes, prompt, mask}; the whole layer, or only its second half. */
+static tensor *begin_part(run *r, void *layer, tensor **in)
+{
+    return look_at_picture(r, layer, in[0], in[1]);
+}
+
+static tensor *rest_part(run *r, void *layer, tensor **in)
+{
+    return look_at_prompt(r, layer, in[0], in[2], in[3]);
+}
+
+static tensor *layer_part(run *r, void *layer, tensor **in)
+{
+    return look_at_prompt(r, layer, look_at_picture(r, layer, in[0], in[1]), in[2], in[3]);
+}
+
 tensor *fusion_begin(run *r, const fusion *f, tensor *image, tensor *codes)
 {
     run_part(r, "fusion.layer.0");
     size_t mark = run_mark(r);
     tensor *x = reshape(r, image, 3, (int64_t[]){image->dim[0], image->dim[1] * image->dim[2], tensor_cols(image)});
-    return run_keep(r, mark, look_at_picture(r, &f->layer[0], x, flat_codes(r, codes)));
+    tensor *in[] = {x, flat_codes(r, codes)};
+    return run_keep(r, mark, run_checkpoint(r, begin_part, &f->layer[0], in, 2));
 }
 
 tensor *fusion_forward(run *r, const fusion *f, tensor *begun, tensor *codes, tensor *prompt, tensor *mask)
@@ -56,9 +73,8 @@ tensor *fusion_forward(run *r, const fusion *f, tensor *begun, tensor *codes, te
     tensor *x = begun->dim[0] < prompt->dim[0] ? repeat(r, begun, prompt->dim[0]) : begun;
     for (int i = 0; i < f->layers; i++) {
         run_part(r, "fusion.layer.%d", i);
-        if (i > 0)
-            x = look_at_picture(r, &f->layer[i], x, codes);
-        x = run_keep(r, mark, look_at_prompt(r, &f->layer[i], x, prompt, mask));
+        tensor *in[] = {x, codes, prompt, mask};
+        x = run_keep(r, mark, run_checkpoint(r, i ? layer_part : rest_part, &f->layer[i], in, 4));
     }
     return note(r, x, "memory");
 }

@@ -70,12 +70,10 @@ static void note_extras(run *r, const sam3 *m)
     }
 }
 
-void sam3_encode_image(run *r, const sam3 *m, tensor *pixels, bool keep_trunk, encoded_image *out)
+/* All behind the trunk, of which map `x` is kept if asked for; the scope began at `mark`. */
+static void encode_behind(run *r, const sam3 *m, tensor *x, size_t mark, bool keep_trunk, encoded_image *out)
 {
     *out = (encoded_image){0};
-    size_t mark = run_mark(r);
-    note(r, pixels, "input");
-    tensor *x = vit_forward(r, &m->trunk, pixels);
     neck_forward(r, &m->neck, x, out->level, run_observed(r) ? NECK_LEVELS : NECK_LEVELS - 1, "neck");
     if (run_observed(r))
         note_extras(r, m);
@@ -86,6 +84,18 @@ void sam3_encode_image(run *r, const sam3 *m, tensor *pixels, bool keep_trunk, e
         out->trunk = x;
     run_keep_all(r, mark, keep + (keep_trunk ? 0 : 1), keep_trunk ? 6 : 5);
     out->level[3] = NULL;
+}
+
+void sam3_encode_image(run *r, const sam3 *m, tensor *pixels, bool keep_trunk, encoded_image *out)
+{
+    size_t mark = run_mark(r);
+    note(r, pixels, "input");
+    encode_behind(r, m, vit_forward(r, &m->trunk, pixels), mark, keep_trunk, out);
+}
+
+void sam3_encode_map(run *r, const sam3 *m, tensor *map, encoded_image *out)
+{
+    encode_behind(r, m, map, run_mark(r), false, out);
 }
 
 void sam3_tracker_levels(run *r, const sam3 *m, const encoded_image *im, tensor **level)

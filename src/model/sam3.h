@@ -55,6 +55,8 @@ typedef struct encoded_image {
 
 /* pixels [1, S, S, 3] normalised. keep_trunk: also the trunk's map, from which sam3_tracker_levels works. */
 void sam3_encode_image(run *r, const sam3 *m, tensor *pixels, bool keep_trunk, encoded_image *out);
+/* The same from the trunk's map [1, t, t, D], which is already there. */
+void sam3_encode_map(run *r, const sam3 *m, tensor *map, encoded_image *out);
 /* The tracker's pyramid: level [1, 4t, 4t, d], [1, 2t, 2t, d], [1, t, t, d]. Notes tracker_neck.I. */
 void sam3_tracker_levels(run *r, const sam3 *m, const encoded_image *im, tensor **level);
 

@@ -34,6 +34,7 @@ bool text_open(text_encoder *t, registry *g, const config *c)
     t->tokens = declare_matrix(g, "token_embedding.weight", c->vocabulary, w);
     for (int i = 0; i < t->layers; i++) {
         size_t block = registry_enter(g, "transformer.resblocks.%d", i);
+        t->block[i].heads = t->heads;
         declare_block(g, &t->block[i], w);
         registry_leave(g, block);
     }
@@ -49,11 +50,14 @@ void text_close(text_encoder *t)
     free(t->block);
 }
 
-static tensor *block_forward(run *r, const text_block *b, int heads, tensor *x)
+/* A checkpoint: in[0] [B, n, w]. */
+static tensor *block_forward(run *r, void *block, tensor **in)
 {
+    const text_block *b = block;
+    tensor *x = in[0];
     int64_t w = tensor_cols(x);
     tensor *qkv = linear(r, norm(r, x, &b->norm1), &b->qkv);
-    attend_options o = {.heads = heads, .causal = true};
+    attend_options o = {.heads = b->heads, .causal = true};
     tensor *y = attention(r, columns(r, qkv, 0, w), columns(r, qkv, w, w), columns(r, qkv, 2 * w, w), &o);
     return feed_forward_add(r, linear_add(r, y, &b->out, x), &b->norm2, &b->fc1, &b->fc2, ACT_GELU);
 }
@@ -66,7 +70,7 @@ tensor *text_forward(run *r, const text_encoder *t, tensor *ids)
     x = run_keep(r, mark, add(r, x, rows(r, run_param(r, t->positions), 0, ids->dim[ids->axes - 1])));
     for (int i = 0; i < t->layers; i++) {
         run_part(r, "text.block.%d", i);
-        x = run_keep(r, mark, block_forward(r, &t->block[i], t->heads, x));
+        x = run_keep(r, mark, run_checkpoint(r, block_forward, &t->block[i], &x, 1));
     }
     x = note(r, norm(r, x, &t->norm), "text.memory");
     return run_keep(r, mark, note(r, linear(r, x, &t->resizer), "text.resized"));

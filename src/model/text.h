@@ -8,6 +8,7 @@ typedef struct text_block {
     norm_w   norm1, norm2;
     linear_w qkv, out;            /* in_proj [3W, W], out_proj [W, W] */
     linear_w fc1, fc2;            /* [4W, W], [W, 4W] */
+    int      heads;
 } text_block;
 
 typedef struct text_encoder {

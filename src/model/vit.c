@@ -45,6 +45,7 @@ bool vit_open(vit *v, registry *g, const config *c)
     for (int i = 0; i < v->depth; i++) {
         size_t inner = registry_enter(g, "blocks.%d", i);
         v->block[i].global = c->vit_global[i];
+        v->block[i].trunk = v;
         declare_block(g, &v->block[i], c);
         registry_leave(g, inner);
     }
@@ -77,11 +78,16 @@ static tensor *tiled_positions(run *r, const vit *v, int64_t side)
     return y;
 }
 
-static tensor *block_forward(run *r, const vit_block *b, const vit *v, tensor *x, int64_t batch)
+/* A checkpoint: in[0] [B * windows, window * window, D]. */
+static tensor *block_forward(run *r, void *block, tensor **in)
 {
+    const vit_block *b = block;
+    const vit *v = b->trunk;
+    tensor *x = in[0];
     if (!run_ok(r))
         return x;
     int64_t d = tensor_cols(x), all = tensor_rows(x), window = (int64_t)v->window * v->window;
+    int64_t batch = all / ((int64_t)v->tokens * v->tokens);
     tensor *qkv = linear(r, norm(r, x, &b->norm1), &b->qkv);
     int64_t groups = b->global ? batch : all / window;
     qkv = reshape(r, qkv, 3, (int64_t[]){groups, all / groups, 3 * d});
@@ -119,7 +125,7 @@ tensor *vit_forward(run *r, const vit *v, tensor *image)
     x = run_keep(r, mark, reshape(r, flat, 3, x->dim));
     for (int i = 0; i < v->depth; i++) {
         run_part(r, "trunk.block.%d", i);
-        x = run_keep(r, mark, block_forward(r, &v->block[i], v, x, batch));
+        x = run_keep(r, mark, run_checkpoint(r, block_forward, &v->block[i], &x, 1));
         note_raster(r, x, batch, side, v, i);
     }
     return run_keep(r, mark, note(r, window_merge(r, x, batch, side, side, v->window), "trunk.out"));

@@ -9,6 +9,7 @@ typedef struct vit_block {
     linear_w qkv, proj;           /* [3D, D], [D, D] */
     linear_w fc1, fc2;            /* [M, D], [D, M] */
     bool     global;
+    const struct vit *trunk;      /* the trunk it belongs to */
 } vit_block;
 
 typedef struct vit {

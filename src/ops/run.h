@@ -22,6 +22,7 @@ typedef struct run run;
 typedef struct run_options {
     run_mode  mode;
     size_t    memory_limit;                /* bytes for values; 0 = no limit of our own */
+    bool      keep_all;                    /* TAPE: run_checkpoint keeps everything: no second computation, more memory */
     bool      keep_constants;              /* TRACE: run_constant has data, which stays as long as the records */
     /* Called now and then from long ops and parts with the part's path; nonzero = stop (SAMITE_CANCELLED). */
     int     (*cancelled)(void *user);

@@ -12,9 +12,33 @@ void batch_free(batch *b)
     *b = (batch){0};
 }
 
-/* What is computed for one picture. Arrays over layers; [0] the one-to-one half, [1] the other. */
+int tapes_open(tapes *t, const run_options *o, samite_error *err)
+{
+    run_options own = *o;
+    own.mode = TAPE;
+    *t = (tapes){.picture = run_open(&own, err)};
+    t->prompts = t->picture ? run_open(&own, err) : NULL;
+    if (t->prompts)
+        return 0;
+    tapes_close(t);
+    return SAMITE_RESOURCE;
+}
+
+void tapes_close(tapes *t)
+{
+    run_close(t->picture);
+    run_close(t->prompts);
+    *t = (tapes){0};
+}
+
+size_t tapes_peak(const tapes *t)
+{
+    return run_peak(t->picture) + run_peak(t->prompts);
+}
+
+/* Prompts of one picture that are on the tape together. Arrays over layers; [0] the one-to-one half, [1] the other. */
 typedef struct picture {
-    run            *r;
+    run            *r;              /* of the prompts */
     native         *n;
     const batch    *b;
     const forward_options *o;
@@ -23,7 +47,7 @@ typedef struct picture {
     double          present;        /* prompts of the batch whose objects have a mask at all */
     int             image, first, prompts, queries;
     targets         t;              /* of these prompts */
-    encoded_image   encoded;
+    encoded_image   seen;           /* as the prompts see it: values of r */
     tensor         *memory, *prompt, *mask;
     decoder_output  found;
     tensor        **masks;          /* [prompts] */
@@ -36,7 +60,49 @@ typedef struct picture {
 
 /* ---- network ---- */
 
-/* Token ids of this picture's prompts, cut to the longest, and the padding mask. */
+/* The trunk's map may be known already. */
+static void encode(run *r, const picture *p, encoded_image *out)
+{
+    const sam3 *net = p->n->net;
+    const forward_options *o = p->o;
+    int64_t side = p->b->side, t = config_tokens(&net->c), count = t * t * net->c.vit_dim;
+    const float *pixels = p->b->pixels + (int64_t)p->image * side * side * 3;
+    tensor *map = o->recall ? run_constant(r, 4, (int64_t[]){1, t, t, net->c.vit_dim}) : NULL;
+    if (map && run_ok(r) && o->recall(o->user, p->image, map->data, count)) {
+        sam3_encode_map(r, net, map, out);
+        return;
+    }
+    sam3_encode_image(r, net, run_input(r, pixels, 4, (int64_t[]){1, side, side, 3}), o->keep != NULL, out);
+    if (o->keep && run_ok(r))
+        o->keep(o->user, p->image, out->trunk->data, count);
+}
+
+/* The picture's features as inputs of the prompts' tape; gradients are asked for where the picture's tape wants them. */
+static void show_features(picture *p, run *from, const encoded_image *e)
+{
+    tensor *const in[] = {e->level[0], e->level[1], e->level[2], e->begun, e->codes};
+    tensor **out[] = {&p->seen.level[0], &p->seen.level[1], &p->seen.level[2], &p->seen.begun, &p->seen.codes};
+    for (int i = 0; i < 5; i++) {
+        *out[i] = run_input(p->r, in[i]->data, in[i]->axes, in[i]->dim);
+        if (run_seed(from, in[i]))
+            run_want_grad(p->r, *out[i]);
+    }
+}
+
+/* What the prompts' tape found goes to the picture's tape. */
+static void return_gradients(picture *p, run *to, const encoded_image *e)
+{
+    tensor *const out[] = {e->level[0], e->level[1], e->level[2], e->begun};
+    tensor *const in[] = {p->seen.level[0], p->seen.level[1], p->seen.level[2], p->seen.begun};
+    for (int i = 0; i < 4; i++) {
+        float *sum = in[i]->grad ? run_seed(to, out[i]) : NULL;
+        if (sum)
+            for (int64_t k = 0; k < tensor_count(in[i]); k++)
+                sum[k] += in[i]->grad[k];
+    }
+}
+
+/* Token ids of these prompts, cut to the longest, and the padding mask. */
 static tensor *words_of(picture *p, tensor **mask)
 {
     const batch *b = p->b;
@@ -60,13 +126,10 @@ static tensor *words_of(picture *p, tensor **mask)
 
 static void compute(picture *p)
 {
-    const sam3 *net = p->n->net;
-    int64_t side = p->b->side;
-    tensor *mask, *x = run_input(p->r, p->b->pixels + p->image * side * side * 3, 4, (int64_t[]){1, side, side, 3});
-    sam3_encode_image(p->r, net, x, false, &p->encoded);
+    tensor *mask;
     tensor *words = words_of(p, &mask);
     grounded g;
-    sam3_ground_with(p->r, net, &p->encoded, words, mask, NULL, &(decoder_options){true, true}, &g);
+    sam3_ground_with(p->r, p->n->net, &p->seen, words, mask, NULL, &(decoder_options){true, true}, &g);
     p->found = g.found;
     p->memory = g.memory;
     p->prompt = g.prompt;
@@ -219,7 +282,7 @@ static int mask_losses(picture *p, samite_error *err)
     int32_t *index = malloc(sizeof *index * (size_t)most);
     match *from = malloc(sizeof *from * (size_t)most);
     bool *many = malloc(sizeof *many * (size_t)most), ok = room && target && index && from && many;
-    tensor *pixels = seghead_pixels(p->r, s, p->encoded.level, p->memory, p->prompt, p->mask);
+    tensor *pixels = seghead_pixels(p->r, s, p->seen.level, p->memory, p->prompt, p->mask);
     tensor *q = p->found.queries;
     q = reshape(p->r, q, 2, (int64_t[]){tensor_rows(q), tensor_cols(q)});
     for (int b = 0; ok && run_ok(p->r) && b < p->prompts; b++) {
@@ -245,15 +308,14 @@ static void show(const picture *p)
 {
     if (!p->o->look)
         return;
-    picture_answers a = {p->first, p->prompts, p->queries, &p->found, p->masks, p->semantic, p->match[0], p->match[1],
-                         p->grads[0], p->grads[1]};
+    picture_answers a = {p->image, p->first, p->prompts, p->queries, &p->found, p->masks, p->semantic, p->match[0],
+                         p->match[1], p->grads[0], p->grads[1]};
     p->o->look(p->o->user, p->r, &a);
 }
 
-static int picture_gradients(picture *p, samite_error *err)
+static int chunk_gradients(picture *p, samite_error *err)
 {
     int layers = p->n->net->decoder.layers, code;
-    run_reset(p->r);
     compute(p);
     if ((code = run_status(p->r, err)))
         return code;
@@ -283,27 +345,43 @@ static void picture_free(picture *p)
     free(p->masks), free(p->ids), free(p->logits), free(p->boxes);
 }
 
-/* One picture of the batch: its slice of prompts and objects. */
-static int one_picture(picture *p, int image, int first, samite_error *err)
+/* Some prompts of one picture: their slice of the batch's objects. */
+static int one_chunk(const picture *p, run *from, const encoded_image *e, int first, int count, samite_error *err)
 {
-    const batch *b = p->b;
     picture own = *p;
-    own.image = image;
     own.first = first;
-    own.prompts = b->image_prompts[image];
+    own.prompts = count;
     own.queries = p->n->net->c.queries;
-    own.t = b->t;
-    own.t.prompts = own.prompts;
+    own.t = p->b->t;
+    own.t.prompts = count;
     own.t.count += first;
     own.t.first += first;
     int64_t n = (int64_t)own.prompts * own.queries;
     own.masks = calloc((size_t)own.prompts + 1, sizeof(tensor *));
     own.logits = malloc(sizeof(float) * (size_t)(n + 1));
     own.boxes = malloc(sizeof(float) * 4 * (size_t)(n + 1));
-    int code = own.masks && own.logits && own.boxes ? picture_gradients(&own, err)
+    run_reset(own.r);
+    show_features(&own, from, e);
+    int code = own.masks && own.logits && own.boxes ? chunk_gradients(&own, err)
                                                     : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
+    if (!code)
+        return_gradients(&own, from, e);
     picture_free(&own);
     return code;
+}
+
+static int one_picture(tapes *t, const picture *p, int first, int prompts, bool last, samite_error *err)
+{
+    encoded_image e;
+    int chunk = p->o->chunk > 0 ? p->o->chunk : prompts;
+    run_reset(t->picture);
+    encode(t->picture, p, &e);
+    int code = run_status(t->picture, err);
+    for (int at = 0; at < prompts && !code; at += chunk)
+        code = one_chunk(p, t->picture, &e, first + at, prompts - at < chunk ? prompts - at : chunk, err);
+    if (!code && last && p->o->heads_done)
+        p->o->heads_done(p->o->user);
+    return code ? code : run_backward(t->picture, NULL, err);
 }
 
 static double prompts_with_masks(const targets *t)
@@ -331,15 +409,22 @@ double core_loss(const step_losses *l, const loss_weights *w, double scale)
     return scale * sum;
 }
 
-int batch_gradients(run *r, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err)
+batch_counts batch_count(const batch *b)
+{
+    return (batch_counts){targets_objects(&b->t), b->t.prompts, prompts_with_masks(&b->t)};
+}
+
+int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err)
 {
     *out = (step_losses){.layers = n->net->decoder.layers};
-    double total = o->boxes_total > 0 ? o->boxes_total : fmax(1, targets_objects(&b->t));
-    picture p = {.r = r, .n = n, .b = b, .o = o, .losses = out, .present = prompts_with_masks(&b->t),
-                 .norms = {total, sqrt((double)b->t.prompts), b->t.prompts}};
+    batch_counts all = o->counts ? *o->counts : batch_count(b);
+    picture p = {.r = t->prompts, .n = n, .b = b, .o = o, .losses = out, .present = all.present,
+                 .norms = {fmax(1, all.objects), sqrt(all.prompts), (int)all.prompts}};
     int code = 0;
-    for (int i = 0, first = 0; i < b->images && !code; first += b->image_prompts[i++])
-        code = one_picture(&p, i, first, err);
+    for (int i = 0, first = 0; i < b->images && !code; first += b->image_prompts[i++]) {
+        p.image = i;
+        code = one_picture(t, &p, first, b->image_prompts[i], i + 1 == b->images, err);
+    }
     out->core = core_loss(out, o->weights, p.norms.scale);
     return code;
 }

@@ -17,6 +17,12 @@ typedef struct batch {
 } batch;
 void batch_free(batch *b);
 
+/* What losses are divided by. The counts of several parts of a batch are added up. */
+typedef struct batch_counts {
+    double objects, prompts, present;      /* present: prompts whose objects have a mask that is not empty */
+} batch_counts;
+batch_counts batch_count(const batch *b);
+
 typedef struct step_losses {
     int        layers;
     loss_terms one[DECODER_MAX_LAYERS], many[DECODER_MAX_LAYERS];   /* many is already multiplied by its weight */
@@ -24,9 +30,9 @@ typedef struct step_losses {
     double     core;           /* what is minimised */
 } step_losses;
 
-/* For those who look: called once per picture after its backward pass, before the tape is forgotten. */
+/* For those who look: called once per picture and chunk of prompts after its backward pass, before the tape is forgotten. */
 typedef struct picture_answers {
-    int first_prompt, prompts, queries;      /* queries of one half */
+    int image, first_prompt, prompts, queries;      /* queries of one half */
     const decoder_output *found;
     tensor *const *masks;                    /* [prompts] [1, n, h, w] for the matches of each prompt, or NULL */
     tensor *semantic;                        /* [prompts, h, w, 1] or NULL */
@@ -38,13 +44,25 @@ typedef void (*picture_fn)(void *user, run *r, const picture_answers *a);
 typedef struct forward_options {
     const loss_weights *weights;
     bool       masks;
-    double     boxes_total;    /* N of the whole batch, over all processes; 0 = of this batch */
+    int        chunk;          /* prompts that are on the tape together; 0 = all of a picture. Results do not depend on it */
+    const batch_counts *counts;/* of the whole batch, of which this is a part; NULL = this is all of it */
+    /* Called with a picture's trunk map [1, t, t, D] asked for: true = it was filled in. NULL, or false: it is computed and
+     * then handed to `keep`. Only with a frozen trunk. */
+    bool     (*recall)(void *user, int image, float *map, int64_t count);
+    void     (*keep)(void *user, int image, const float *map, int64_t count);
+    void     (*heads_done)(void *user);    /* the gradients of text encoder, example encoder, decoder, mask head are complete */
     picture_fn look;
     void      *user;
 } forward_options;
 
-/* Adds the gradients of the batch to the trainable tensors. The run must be a TAPE; it is reset for every picture. */
-int batch_gradients(run *r, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err);
+/* Where gradients are computed: two tapes, for the picture and for prompts asked of it. */
+typedef struct tapes { run *picture, *prompts; } tapes;
+int  tapes_open(tapes *t, const run_options *o, samite_error *err);     /* o->mode is ignored */
+void tapes_close(tapes *t);
+size_t tapes_peak(const tapes *t);
+
+/* Adds the gradients of the batch to the trainable tensors. */
+int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err);
 
 double core_loss(const step_losses *l, const loss_weights *w, double scale);
 
