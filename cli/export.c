@@ -7,7 +7,7 @@
 
 typedef struct export_settings {
     engine_settings engine;
-    const char     *out, *parts, *weights, *library;
+    const char     *out, *parts, *weights, *by, *library;
     int             prompt;
     bool            check;
 } export_settings;
@@ -24,9 +24,11 @@ static const option options[] = {
     {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
      .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
     {"--check", 0, OPTION_FLAG, offsetof(export_settings, check), NULL,
-     .help = "run the files in ONNX Runtime and compare every output with this engine's"},
+     .help = "run the files in another engine and compare every output with this one's"},
+    {"--by", 0, OPTION_TEXT, offsetof(export_settings, by), "ENGINE",
+     .help = "engine of the check: onnxruntime[:PROVIDER], openvino[:DEVICE] (default: onnxruntime)"},
     {"--ort", 0, OPTION_TEXT, offsetof(export_settings, library), "FILE",
-     .help = "library of ONNX Runtime (default: $SAMITE_ONNXRUNTIME, else the system's, else a python package's)"},
+     .help = "its library (default: $SAMITE_ONNXRUNTIME, else the system's, else a python package's)"},
     {"--threads", 'j', OPTION_INT, offsetof(export_settings, engine.threads), "N", .help = "threads of the check",
      .least = 1, .most = 4096},
     QUIET_OPTION(export_settings),
@@ -78,6 +80,7 @@ static int export_model(const export_settings *s, samite_error *err)
     o.folder = s->out;
     o.prompt_length = s->prompt;
     o.external = !s->weights ? 0 : !strcmp(s->weights, "beside") ? 1 : -1;
+    o.engine = s->by;
     o.library = s->library;
     o.each = print_compared;
     o.user = &begun;

@@ -40,7 +40,7 @@ typedef struct engine_settings {
 /* For commands that can leave the computing to another engine. */
 #define ENGINE_CHOICE(T) \
     {"--engine", 0, OPTION_TEXT, offsetof(T, engine.name), "NAME", \
-     .help = "who computes: native, or onnxruntime[:cuda|tensorrt|openvino|cann] with --parts (default: native)"}, \
+     .help = "who computes: native, or with --parts onnxruntime[:cuda|tensorrt|openvino|cann], openvino[:GPU|NPU]"}, \
     {"--parts", 0, OPTION_TEXT, offsetof(T, engine.parts), "DIR", \
      .help = "folder written by samite export, for --engine"}, \
     {"--engine-library", 0, OPTION_TEXT, offsetof(T, engine.library), "FILE", \

@@ -15,6 +15,7 @@ static const struct {
     int (*open)(engine **out, const char *device, const engine_options *o, samite_error *err);
 } engines[] = {
     {"onnxruntime", onnxruntime_open},
+    {"openvino", openvino_open},
 };
 
 int engine_open(engine **out, const char *name, const engine_options *o, samite_error *err)
@@ -24,7 +25,7 @@ int engine_open(engine **out, const char *name, const engine_options *o, samite_
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
         if (strlen(engines[i].name) == n && !strncmp(engines[i].name, name, n))
             return engines[i].open(out, name[n] ? name + n + 1 : "", o, err);
-    return fail(err, SAMITE_USAGE, "there is no engine \"%s\": native, onnxruntime[:PROVIDER]", name);
+    return fail(err, SAMITE_USAGE, "there is no engine \"%s\": native, onnxruntime[:PROVIDER], openvino[:DEVICE]", name);
 }
 
 void engine_close(engine *e)

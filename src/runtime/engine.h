@@ -66,5 +66,6 @@ engine_tensor *engine_find(engine_tensor *t, int count, const char *name);      
 int  engine_library(void **handle, char *path, size_t room, const char *given, const char *env, const char *const *names,
                     const char *pattern, const char *what, samite_error *err);
 int  onnxruntime_open(engine **out, const char *provider, const engine_options *o, samite_error *err);
+int  openvino_open(engine **out, const char *device, const engine_options *o, samite_error *err);
 
 #endif

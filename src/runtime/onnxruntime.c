@@ -145,7 +145,7 @@ static int append_provider(ort_engine *o, size_t p, char **pairs, int count, sam
 static int choose_provider(ort_engine *o, const char *name, const engine_options *e, samite_error *err)
 {
     if (!*name || !strcmp(name, "cpu"))
-        return 0;
+        return e->settings ? fail(err, SAMITE_USAGE, "the cpu provider of ONNX Runtime takes no settings") : 0;
     for (size_t p = 0; p < PROVIDERS_KNOWN; p++) {
         if (strcmp(providers[p].name, name) != 0)
             continue;
