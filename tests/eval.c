@@ -278,6 +278,20 @@ static void broken_json_is_located(void **state)
     refused(objects, "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", false, "deep");
 }
 
+static void coco_files_match_by_name(void **state)
+{
+    const char *gt = with(with(objects, "{\"id\":1,\"width\"", "{\"id\":1,\"file_name\":\"val/a.jpg\",\"width\""),
+                          "{\"id\":2,\"width\"", "{\"id\":2,\"file_name\":\"val/b.jpg\",\"width\"");
+    const char *dt = "{\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[5,5,20,10],\"score\":0.8},"
+                     "{\"image_id\":2,\"category_id\":2,\"bbox\":[2,3,10,10],\"score\":0.9}],"
+                     "\"images\":[{\"id\":1,\"file_name\":\"b.jpg\"},{\"id\":2,\"file_name\":\"a.jpg\"}],"
+                     "\"categories\":[{\"id\":1,\"name\":\"dog\"},{\"id\":2,\"name\":\"cat\"}]}";
+    assert_true(ap(gt, dt, false, NULL) > 0.9999);
+    refused(gt, with(dt, "\"a.jpg\"", "\"c.jpg\""), false, "image id 2");
+    const char *plain = with(with(dt, ",\"file_name\":\"b.jpg\"", ""), ",\"file_name\":\"a.jpg\"", "");
+    assert_true(ap(gt, plain, false, NULL) < 0.01);     /* without names, ids decide */
+}
+
 /* ---- masks ---- */
 
 static const char square[] = "[[2,3,12,3,12,13,2,13]]";
@@ -503,7 +517,8 @@ int main(void)
         cmocka_unit_test(equals_official_phrases), cmocka_unit_test(equals_trackeval),
         cmocka_unit_test(perfect_results_are_perfect), cmocka_unit_test(id_zero_counts_unless_asked),
         cmocka_unit_test(ids_of_all_kinds_match), cmocka_unit_test(missing_keys_are_filled_or_named),
-        cmocka_unit_test(broken_json_is_located), cmocka_unit_test(kinds_of_masks_are_equal),
+        cmocka_unit_test(broken_json_is_located),
+        cmocka_unit_test(coco_files_match_by_name), cmocka_unit_test(kinds_of_masks_are_equal),
         cmocka_unit_test(bad_masks_are_named), cmocka_unit_test(annotations_may_come_first),
         cmocka_unit_test(only_a_hundred_count), cmocka_unit_test(parts_can_be_chosen),
         cmocka_unit_test(shuffles_as_python), cmocka_unit_test(reads_numbers_exactly),

@@ -35,9 +35,9 @@ static bool missing(reader *r, const char *what, const char *hint)
     char id[40] = "";
     if (r->now.seen[FIELD_ID])
         id_print(id, sizeof id, &r->now.id[0]);
-    const char *kind = r->truth                      ? "result"
-                       : r->in == SECTION_IMAGES     ? "image"
+    const char *kind = r->in == SECTION_IMAGES       ? "image"
                        : r->in == SECTION_CATEGORIES ? "category"
+                       : r->truth                    ? "result"
                                                      : "annotation";
     fail(r->err, SAMITE_INPUT, "%s: %s number %zu%s%s has no %s%s%s", r->set->path, kind, r->records,
          *id ? ", id " : "", id, what, *hint ? "; " : "", hint);
@@ -194,8 +194,9 @@ static bool result_end(reader *r)
         return missing(r, "bbox", "the first result has one, so all need it");
     if (r->by_mask && !n->seen[FIELD_SEGMENTATION])
         return missing(r, "segmentation", "the first result has one instead of a bbox, so all need it");
-    item.image = ids_find(&r->truth->image_ids, &n->id[1]);
-    item.category = ids_find(&r->truth->category_ids, &n->id[2]);
+    item.image = match_image(&r->names, r->truth, s, &n->id[1]);
+    item.category = match_category(&r->names, r->truth, s, &n->id[2]);
+    s->matched_by_name |= r->names.open;
     if (item.image < 0)
         note_first(s->first_unknown, sizeof s->first_unknown, s->unknown_images++, &n->id[1]);
     else if (item.category < 0)
@@ -273,6 +274,7 @@ static void reader_free(reader *r)
     }
     shapes_free(&r->batch);
     ids_free(&r->raw_categories);
+    match_free(&r->names);
 }
 
 /* Categories of items, so far numbers in raw_categories, become those of the set. */

@@ -36,7 +36,7 @@ typedef struct eval_set {
     pool        texts;
     /* what was met on the way, for notes */
     size_t      no_area, no_crowd, unknown_images, unknown_categories, repeated_ids, repeated_images, ignore_flags;
-    bool        made_categories;
+    bool        made_categories, matched_by_name;
     char        first_unknown[64], first_repeated[64];
 } eval_set;
 
@@ -52,8 +52,8 @@ typedef struct eval_read_options {
  * checked and kept as compressed run lengths. Memory grows with objects, not with the size of the file. */
 int  eval_set_read(eval_set *out, const char *path, bool masks, samite_error *err);
 /* Reads results for `truth`: an array of objects, or a COCO file with "annotations". Image and category are those of
- * `truth`. A result on an image that is not there is SAMITE_INPUT, unless `strangers`: then it is counted and left
- * out. */
+ * `truth`; a COCO file's own images and categories are matched to them by name where names are unique. A result on an
+ * image that is not there is SAMITE_INPUT, unless `strangers`: then it is counted and left out. */
 int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bool masks, bool strangers,
                       samite_error *err);
 /* The same with progress. */

@@ -129,10 +129,8 @@ static bool on_key(void *to, const char *s, size_t size)
         r->in = section_of(s, size);
         if (r->second && r->in != SECTION_ANNOTATIONS)
             r->in = SECTION_OTHER;
-        if (r->truth && r->in != SECTION_ANNOTATIONS)
-            r->in = SECTION_OTHER;
         r->has[r->in] = true;
-        if (r->in == SECTION_ANNOTATIONS && !r->truth && !r->images_read) {
+        if (r->in == SECTION_ANNOTATIONS && !r->second && (r->truth || !r->images_read)) {
             r->again = true;
             r->in = SECTION_OTHER;
         }

@@ -39,6 +39,16 @@ typedef struct record {
     bool     flat;                 /* a list of numbers where a list of polygons belongs */
 } record;
 
+/* Names of the ground truth, for results that come with images and categories of their own. */
+typedef struct name_match {
+    bool      open;
+    name_map *paths, *bases, *categories;   /* NULL: names are missing or not unique, ids decide */
+} name_match;
+
+int32_t match_image(name_match *m, const eval_set *truth, const eval_set *results, const id_value *id);
+int32_t match_category(name_match *m, const eval_set *truth, const eval_set *results, const id_value *id);
+void    match_free(name_match *m);
+
 typedef struct reader {
     eval_set       *set;
     const eval_set *truth;         /* results: the set they belong to; else NULL */
@@ -54,6 +64,7 @@ typedef struct reader {
     record          now;
     shape_batch     batch;
     id_table        raw_categories;
+    name_match      names;
     size_t          flush_at;
     const eval_read_options *how;
     samite_error   *err;

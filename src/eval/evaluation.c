@@ -22,6 +22,14 @@ void findings_free(findings *f)
     *f = (findings){0};
 }
 
+/* Names come from files and go to terminals. */
+static void remove_controls(char *s)
+{
+    for (; s && *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            *s = '?';
+}
+
 void findings_number(findings *f, const char *group, const char *name, double value)
 {
     char *g = pool_string(&f->texts, group, strlen(group)), *n = pool_string(&f->texts, name, strlen(name));
@@ -29,6 +37,7 @@ void findings_number(findings *f, const char *group, const char *name, double va
         f->failed = true;
         return;
     }
+    remove_controls(n);
     f->metric[f->metrics++] = (samite_metric){g, n, value};
 }
 
@@ -39,6 +48,7 @@ void findings_note(findings *f, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    remove_controls(line);
     for (size_t i = 0; i < f->notes; i++)
         if (strcmp(f->note[i], line) == 0)
             return;
@@ -229,6 +239,9 @@ static void note_results(findings *f, const eval_set *s, const eval_set *truth)
         findings_note(f, "%s: %zu results have a category that %s does not have; left out, as in pycocotools%s",
                       s->path, s->unknown_categories, truth->path,
                       s->count ? "" : ". None is left: is this another data set?");
+    if (s->matched_by_name)
+        findings_note(f, "%s has images and categories of its own; they are matched to those of %s by name", s->path,
+                      truth->path);
     if (s->count == 0 && s->unknown_categories == 0)
         findings_note(f, "%s has no results", s->path);
 }
