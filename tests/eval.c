@@ -307,15 +307,15 @@ static char *masked(const char *shape)
 static void kinds_of_masks_are_equal(void **state)
 {
     rle r;
-    char *text, list[400], packed[400];
+    char *packed_text, list[400], packed[400];
     double xy[] = {2, 3, 12, 3, 12, 13, 2, 13};
     assert_int_equal(rle_from_polygon(&r, xy, 4, 40, 30, NULL), SAMITE_OK);
-    assert_int_equal(rle_to_string(&text, &r, NULL), SAMITE_OK);
+    assert_int_equal(rle_to_string(&packed_text, &r, NULL), SAMITE_OK);
     int n = snprintf(list, sizeof list, "{\"size\":[30,40],\"counts\":[");
     for (size_t i = 0; i < r.runs; i++)
         n += snprintf(list + n, sizeof list - (size_t)n, "%s%u", i ? "," : "", r.counts[i]);
     snprintf(list + n, sizeof list - (size_t)n, "]}");
-    snprintf(packed, sizeof packed, "{\"counts\":\"%s\",\"size\":[30,40]}", text);
+    snprintf(packed, sizeof packed, "{\"counts\":\"%s\",\"size\":[30,40]}", packed_text);
     const char *shapes[] = {square, list, packed};
     double first = 0;
     for (int i = 0; i < 3; i++) {
@@ -329,7 +329,7 @@ static void kinds_of_masks_are_equal(void **state)
         }
     }
     rle_free(&r);
-    free(text);
+    free(packed_text);
 }
 
 static void bad_masks_are_named(void **state)
