@@ -139,10 +139,16 @@ static void test_linear_shapes(void **state)
     const int64_t shapes[][2] = {{1024, 3072}, {256, 2048}, {4736, 1024}, {256, 4}, {2, 256}};
 
     for (int i = 0; i < 5; i++)
-        for (int j = 0; j < 5; j++)
-            for (int type = GEMM_F32; type <= GEMM_BF16; type++)
-                check_linear(&(linear_case){rows[i], shapes[j][0], shapes[j][1], 0, 0, IN_PLACE, true, ACT_NONE, (gemm_type)type},
-                             rows[i] > 32 ? 97 : 1);
+        for (int j = 0; j < 5; j++) {
+            linear_case c = {rows[i], shapes[j][0], shapes[j][1], 0, 0, IN_PLACE, true, ACT_NONE, GEMM_F32};
+            if (rows[i] > 201 && shapes[j][0] > 256)
+                continue;
+            check_linear(&c, rows[i] > 5 ? 97 : 1);
+            c.type = GEMM_BF16;
+            if (i % 2)
+                check_linear(&c, 97);
+        }
+    check_linear(&(linear_case){5184, 256, 64, 0, 0, NO_RESIDUAL, true, ACT_NONE, GEMM_F32}, 997);
     check_linear(&(linear_case){1301, 256, 512, 0, 0, OTHER, true, ACT_GELU, GEMM_F32}, 97);
     check_linear(&(linear_case){1301, 64, 80, 7, 9, OTHER, true, ACT_GELU, GEMM_F32}, 13);
 }

@@ -57,23 +57,24 @@ static void compare(const kernels *k, const call *c, float **out, float **expect
     }
 }
 
-/* Every level, output alignment and number of threads. */
+/* Every level, output alignment and number of threads; the reference only once more, as it is slow. */
 static void check(const call *c)
 {
     for (int offset = 0; offset < 2; offset++) {
         float *expected[OUTPUTS];
         outputs_make(expected, c, offset);
+        omp_set_num_threads(1);
         c->run(levels[0], c, expected);
         for (int l = 0; l < level_count; l++) {
             float *once[OUTPUTS], *out[OUTPUTS];
-            omp_set_num_threads(1);
             outputs_make(once, c, offset);
-            c->run(levels[l], c, once);
-            for (int threads = 1; threads <= 3; threads++) {
+            for (int threads = l ? 1 : 3; threads <= 3; threads++) {
                 omp_set_num_threads(threads);
                 outputs_make(out, c, offset);
                 c->run(levels[l], c, out);
-                compare(levels[l], c, out, expected, once, threads);
+                for (int i = 0; threads == 1 && i < c->outputs; i++)
+                    memcpy(once[i], out[i], (size_t)c->out_size[i] * sizeof(float));
+                compare(levels[l], c, out, expected, l ? once : expected, threads);
                 outputs_drop(out, c, offset);
             }
             outputs_drop(once, c, offset);
@@ -431,7 +432,7 @@ static void test_attention_backward(void **state)
                    a->bias_x ? a->batch * a->nq * a->grid_w * a->heads : 0,
                    a->bias_x ? a->batch * a->nq * a->grid_h * a->heads : 0}, .n = i, .rows = a->nq, .cols = a->nk, .attention = a};
         check(&c);
-        if (i % 4 == 2)
+        if (i == 2 || i == 10)
             for (c.variant = 1; c.variant < 8; c.variant++)
                 check(&c);
         case_drop(&t);
