@@ -1,7 +1,8 @@
 /* gemm.h - matrix products and convolutions, through oneDNN with weights packed once.
  *
  * A `gemm_weights` is immutable after packing and may be used by several threads at once. Results do not depend on the
- * number of threads. `rows` may differ from call to call (plans are cached inside, under a lock).
+ * number of threads (one exception: with AMX and 16 threads or more oneDNN splits long bf16 sums). `rows` may differ from
+ * call to call (plans are cached inside, under a lock).
  */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
@@ -17,7 +18,8 @@ typedef struct gemm_weights gemm_weights;
 gemm_weights *gemm_pack(const float *w, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type);
 void          gemm_weights_free(gemm_weights *w);
 size_t        gemm_weights_bytes(const gemm_weights *w);
-/* x: row stride ldx >= in. y: row stride ldy >= out; y may be `residual` (same stride), never x. residual may be NULL.
+/* x: row stride ldx >= in. y and residual: row stride ldy >= out; y may be `residual`, never x. residual may be NULL.
+ * Rows without gaps are faster: with AVX-512 others are copied. GEMM_BF16 is computed in f32 where the CPU has no bf16.
  * `scratch`: gemm_scratch(w, rows) bytes (0 for f32). false: oneDNN failed (out of memory). */
 bool   gemm_run(const gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
                 const float *residual, void *scratch);

@@ -23,7 +23,8 @@ typedef struct attention_args {
     int64_t q_batch, k_batch, v_batch, y_batch;       /* elements from one batch item to the next; 0: shared by all */
     float   scale;                  /* usually 1 / sqrt(dim) */
     bool    causal;                 /* row i sees keys 0..i only */
-    const float *key_mask;          /* [batch, nk], nonzero = never attended; NULL = none. A fully masked row gives 0. */
+    const float *key_mask;          /* [batch, nk], nonzero = never attended, whatever k and v hold there; NULL = none.
+                                       A row without any key gives y = 0 and lse = -infinity. */
     const float *bias_x, *bias_y;   /* [batch, nq, grid_w, heads] and [batch, nq, grid_h, heads] or both NULL: the score of
                                        key j gains bias_x[.., j % grid_w, head] + bias_y[.., j / grid_w, head] */
     int64_t grid_w, grid_h;
@@ -54,7 +55,7 @@ typedef struct kernels {
     /* dx += dy * act'(x). */
     void (*activate_backward)(float *dx, const float *dy, const float *x, activation act, int64_t n);
     /* y[r] = (x[r] - mean) * rstd * gain + shift over each row of `cols`; mean/rstd [rows] are stored unless NULL.
-     * y may be x. Variance without Bessel's correction. 1e-6 */
+     * y may be x. Variance without Bessel's correction. 1e-6 times (1 + |mean| rstd), which no f32 input can beat */
     void (*norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift, int64_t rows,
                  int64_t cols, float eps);
     /* dx, dgain, dshift are added to; each may be NULL. */
@@ -84,6 +85,7 @@ int kernels_levels(const kernels **tables, int max);
 /* One line such as "AVX2 FMA F16C AVX512F AVX512_BF16 AVX512_VNNI". */
 const char *kernels_cpu_features(void);
 
+/* Bytes; they depend on the sizes and on whether there is a bias, not on pointers or threads. */
 size_t attention_scratch(const attention_args *a);
 size_t attention_backward_scratch(const attention_args *a);
 
