@@ -98,13 +98,15 @@ static void check_linear(const linear_case *c, int64_t step)
             linear_run(y, c, &l, w);
             for (int64_t r = 0; r < c->rows; r += step)
                 if (relative_error(y + r * l.ldy, expected + r * l.ldy, l.ldy) > tolerance(c->type))
-                    fail_msg("%ld x %ld -> %ld, act %d, residual %d, row %ld: error %g", (long)c->rows, (long)c->in, (long)c->out,
-                             c->act, c->residual, (long)r, relative_error(y + r * l.ldy, expected + r * l.ldy, l.ldy));
+                    fail_msg("%ld x %ld -> %ld, act %d, residual %d, row %ld: error %g", (long)c->rows, (long)c->in,
+                             (long)c->out, c->act, c->residual, (long)r,
+                             relative_error(y + r * l.ldy, expected + r * l.ldy, l.ldy));
             assert_true(guards_hold(y, size));
             if (threads == 1 && again == 0)
                 memcpy(once, y, (size_t)size * sizeof *y);
             if (memcmp(y, once, (size_t)size * sizeof *y))
-                fail_msg("%ld x %ld -> %ld: other bits with %d threads", (long)c->rows, (long)c->in, (long)c->out, threads);
+                fail_msg("%ld x %ld -> %ld: other bits with %d threads", (long)c->rows, (long)c->in, (long)c->out,
+                         threads);
             guarded_drop(y, 1);
             omp_set_num_threads(threads % 3 + 1);       /* the same weights with another number of threads */
         }
@@ -117,14 +119,15 @@ static void check_linear(const linear_case *c, int64_t step)
 
 static void test_linear(void **state)
 {
-    const int64_t shapes[][3] = {{1, 1, 1}, {1, 2, 256}, {3, 5, 7}, {16, 16, 16}, {17, 33, 65}, {5, 256, 4}, {200, 31, 63}};
+    const int64_t shapes[][3] = {{1, 1, 1},    {1, 2, 256}, {3, 5, 7},    {16, 16, 16},
+                                 {17, 33, 65}, {5, 256, 4}, {200, 31, 63}};
 
     for (int i = 0; i < 7; i++)
         for (int act = ACT_NONE; act <= ACT_SIGMOID; act++)
             for (int residual = NO_RESIDUAL; residual <= OTHER; residual++)
                 for (int k = 0; k < 4; k++) {
-                    linear_case c = {shapes[i][0], shapes[i][1], shapes[i][2], k & 1 ? 3 : 0, k & 2 ? 5 : 0, residual, k != 1, act,
-                                     GEMM_F32};
+                    linear_case c = {shapes[i][0], shapes[i][1], shapes[i][2], k & 1 ? 3 : 0, k & 2 ? 5 : 0,
+                                     residual,     k != 1,       act,          GEMM_F32};
                     check_linear(&c, 1);
                     if (k % 3 == 0 && residual < OTHER) {
                         c.type = GEMM_BF16;
@@ -215,8 +218,8 @@ static void check_product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, flo
 
 static void test_product(void **state)
 {
-    const int64_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {1, 300, 64}, {300, 1, 64}, {64, 64, 2000}, {201, 77, 33}, {130, 600, 40},
-                                 {4, 3, 0}};
+    const int64_t shapes[][3] = {{1, 1, 1},      {3, 5, 7},     {1, 300, 64},   {300, 1, 64},
+                                 {64, 64, 2000}, {201, 77, 33}, {130, 600, 40}, {4, 3, 0}};
 
     for (int i = 0; i < 8; i++)
         for (int t = 0; t < 4; t++) {
@@ -225,23 +228,32 @@ static void test_product(void **state)
         }
 }
 
-typedef struct conv_case { conv_shape s; int64_t batch, height, width; bool bias; activation act; gemm_type type; } conv_case;
+typedef struct conv_case {
+    conv_shape s;
+    int64_t batch, height, width;
+    bool bias;
+    activation act;
+    gemm_type type;
+} conv_case;
 
 /* Calls visit for every product of the convolution: y index, x index, w index. */
 static void conv_visit(const conv_case *c, void (*visit)(void *, int64_t y, int64_t x, int64_t w), void *data)
 {
     const conv_shape *s = &c->s;
-    int64_t oh = (c->height + 2 * s->pad - s->kernel) / s->stride + 1, ow = (c->width + 2 * s->pad - s->kernel) / s->stride + 1;
+    int64_t oh = (c->height + 2 * s->pad - s->kernel) / s->stride + 1,
+            ow = (c->width + 2 * s->pad - s->kernel) / s->stride + 1;
     int64_t in = s->in / s->groups, out = s->out / s->groups;
 
     for (int64_t p = 0; p < c->batch * oh * ow; p++)
         for (int64_t k = 0; k < s->kernel * s->kernel; k++) {
-            int64_t y = p / ow % oh * s->stride + k / s->kernel - s->pad, x = p % ow * s->stride + k % s->kernel - s->pad;
+            int64_t y = p / ow % oh * s->stride + k / s->kernel - s->pad,
+                    x = p % ow * s->stride + k % s->kernel - s->pad;
             if (y < 0 || y >= c->height || x < 0 || x >= c->width)
                 continue;
             for (int64_t o = 0; o < s->out; o++)
                 for (int64_t i = 0; i < in; i++)
-                    visit(data, p * s->out + o, ((p / (oh * ow) * c->height + y) * c->width + x) * s->in + o / out * in + i,
+                    visit(data, p * s->out + o,
+                          ((p / (oh * ow) * c->height + y) * c->width + x) * s->in + o / out * in + i,
                           (o * in + i) * s->kernel * s->kernel + k);
         }
 }
@@ -267,8 +279,8 @@ static void visit_weights(void *data, int64_t y, int64_t x, int64_t w)
 }
 
 /* What the sums of `visit` come to, in f32. */
-static float *conv_sums(const conv_case *c, void (*visit)(void *, int64_t, int64_t, int64_t), const float *a, const float *b,
-                        int64_t n)
+static float *conv_sums(const conv_case *c, void (*visit)(void *, int64_t, int64_t, int64_t), const float *a,
+                        const float *b, int64_t n)
 {
     double *sum = calloc((size_t)n, sizeof *sum);
     float *f = random_floats(n, 0, 0);
@@ -283,7 +295,8 @@ static float *conv_sums(const conv_case *c, void (*visit)(void *, int64_t, int64
 
 static void check_conv_backward(const conv_case *c, const float *x, const float *w, int64_t nx, int64_t ny, int64_t nw)
 {
-    float *dy = random_floats(ny, 1, 9), *dx = conv_sums(c, visit_input, dy, w, nx), *dw = conv_sums(c, visit_weights, dy, x, nw);
+    float *dy = random_floats(ny, 1, 9), *dx = conv_sums(c, visit_input, dy, w, nx),
+          *dw = conv_sums(c, visit_weights, dy, x, nw);
     float *dbias = calloc((size_t)c->s.out, sizeof *dbias), *once[2] = {NULL, NULL};
 
     for (int64_t i = 0; i < ny; i++)
@@ -317,7 +330,8 @@ static void check_conv_backward(const conv_case *c, const float *x, const float 
 static void check_conv(const conv_case *c)
 {
     const conv_shape *s = &c->s;
-    int64_t oh = (c->height + 2 * s->pad - s->kernel) / s->stride + 1, ow = (c->width + 2 * s->pad - s->kernel) / s->stride + 1;
+    int64_t oh = (c->height + 2 * s->pad - s->kernel) / s->stride + 1,
+            ow = (c->width + 2 * s->pad - s->kernel) / s->stride + 1;
     int64_t nx = c->batch * c->height * c->width * s->in, ny = c->batch * oh * ow * s->out;
     int64_t nw = s->out * (s->in / s->groups) * s->kernel * s->kernel;
     float *x = random_floats(nx, 1, 6), *w = random_floats(nw, 1, 7), *bias = random_floats(s->out, 1, 8);
@@ -335,8 +349,8 @@ static void check_conv(const conv_case *c)
         assert_non_null(packed);
         assert_true(conv_run(packed, y, x, c->batch, c->height, c->width, c->act));
         if (relative_error(y, expected, ny) > tolerance(c->type))
-            fail_msg("convolution %ld -> %ld, %ld x %ld: error %g", (long)s->in, (long)s->out, (long)c->height, (long)c->width,
-                     relative_error(y, expected, ny));
+            fail_msg("convolution %ld -> %ld, %ld x %ld: error %g", (long)s->in, (long)s->out, (long)c->height,
+                     (long)c->width, relative_error(y, expected, ny));
         assert_true(guards_hold(y, ny) && conv_weights_bytes(packed) >= (size_t)nw * 2);
         conv_weights_free(packed);
         if (!once)
@@ -378,7 +392,8 @@ static void test_conv(void **state)
 static void test_conv_sizes(void **state)
 {
     conv_case c = {{16, 24, 3, 1, 1, 1}, 1, 0, 0, true, ACT_NONE, GEMM_F32};
-    float *w = random_floats(16 * 24 * 9, 0, 1), *bias = random_floats(24, 0, 2), *x = random_floats(40 * 40 * 16, 0, 3);
+    float *w = random_floats(16 * 24 * 9, 0, 1), *bias = random_floats(24, 0, 2),
+          *x = random_floats(40 * 40 * 16, 0, 3);
     conv_weights *packed = conv_pack(w, bias, &c.s, GEMM_F32);
 
     assert_non_null(packed);

@@ -46,14 +46,14 @@ static void compare(const kernels *k, const call *c, float **out, float **expect
     for (int i = 0; i < c->outputs; i++) {
         double error = relative_error(out[i], expected[i], c->out_size[i]);
         if (!(error <= c->tolerance))
-            fail_msg("%s, level %s, output %d: error %g, allowed %g (n %ld rows %ld cols %ld variant %d)", c->name, k->level, i,
-                     error, c->tolerance, (long)c->n, (long)c->rows, (long)c->cols, c->variant);
+            fail_msg("%s, level %s, output %d: error %g, allowed %g (n %ld rows %ld cols %ld variant %d)", c->name,
+                     k->level, i, error, c->tolerance, (long)c->n, (long)c->rows, (long)c->cols, c->variant);
         if (!guards_hold(out[i], c->out_size[i]))
-            fail_msg("%s, level %s, output %d: wrote outside (n %ld rows %ld cols %ld variant %d)", c->name, k->level, i,
-                     (long)c->n, (long)c->rows, (long)c->cols, c->variant);
+            fail_msg("%s, level %s, output %d: wrote outside (n %ld rows %ld cols %ld variant %d)", c->name, k->level,
+                     i, (long)c->n, (long)c->rows, (long)c->cols, c->variant);
         if (memcmp(out[i], once[i], (size_t)c->out_size[i] * sizeof(float)))
-            fail_msg("%s, level %s, output %d: other bits with %d threads (n %ld rows %ld cols %ld variant %d)", c->name,
-                     k->level, i, threads, (long)c->n, (long)c->rows, (long)c->cols, c->variant);
+            fail_msg("%s, level %s, output %d: other bits with %d threads (n %ld rows %ld cols %ld variant %d)",
+                     c->name, k->level, i, threads, (long)c->n, (long)c->rows, (long)c->cols, c->variant);
     }
 }
 
@@ -204,7 +204,8 @@ static void test_bf16(void **state)
         levels[l]->from_f16(wide, y, 65535);
         assert_memory_equal(wide, expected, 65535 * sizeof *wide);
     }
-    assert_true(expected[0x3c00] == 1 && expected[0xc500] == -5 && expected[1] == 0x1p-24f && expected[0x7bff] == 65504);
+    assert_true(expected[0x3c00] == 1 && expected[0xc500] == -5 && expected[1] == 0x1p-24f &&
+                expected[0x7bff] == 65504);
     free(bits), free(r), free(y), free(wide), free(expected);
 }
 
@@ -217,29 +218,32 @@ static void run_norm(const kernels *k, const call *c, float **out)
 {
     if (c->variant == 1)
         memcpy(out[0], c->in[0], (size_t)(c->rows * c->cols) * sizeof(float));
-    k->norm(out[0], c->variant == 2 ? NULL : out[1], c->variant == 2 ? NULL : out[2], c->variant == 1 ? out[0] : c->in[0],
-            c->in[1], c->in[2], c->rows, c->cols, 1e-5f);
+    k->norm(out[0], c->variant == 2 ? NULL : out[1], c->variant == 2 ? NULL : out[2],
+            c->variant == 1 ? out[0] : c->in[0], c->in[1], c->in[2], c->rows, c->cols, 1e-5f);
 }
 
 static void run_norm_backward(const kernels *k, const call *c, float **out)
 {
-    float *y = random_floats(c->rows * c->cols, 0, 0), *mean = random_floats(c->rows, 0, 0), *rstd = random_floats(c->rows, 0, 0);
+    float *y = random_floats(c->rows * c->cols, 0, 0), *mean = random_floats(c->rows, 0, 0),
+          *rstd = random_floats(c->rows, 0, 0);
 
     levels[0]->norm(y, mean, rstd, c->in[0], c->in[1], c->in[2], c->rows, c->cols, 1e-5f);
-    k->norm_backward(c->variant == 1 ? NULL : out[0], c->variant == 2 ? NULL : out[1], c->variant == 3 ? NULL : out[2], c->in[3],
-                     c->in[0], mean, rstd, c->in[1], c->rows, c->cols);
+    k->norm_backward(c->variant == 1 ? NULL : out[0], c->variant == 2 ? NULL : out[1], c->variant == 3 ? NULL : out[2],
+                     c->in[3], c->in[0], mean, rstd, c->in[1], c->rows, c->cols);
     drop(y, 0), drop(mean, 0), drop(rstd, 0);
 }
 
 static void test_norm(void **state)
 {
-    const int64_t shapes[][2] = {{1, 1}, {3, 2}, {5, 7}, {4, 8}, {33, 9}, {7, 31}, {65, 64}, {9, 65}, {201, 256}, {130, 1024}};
+    const int64_t shapes[][2] = {{1, 1},  {3, 2},   {5, 7},  {4, 8},     {33, 9},
+                                 {7, 31}, {65, 64}, {9, 65}, {201, 256}, {130, 1024}};
 
     for (int i = 0; i < 10; i++) {
         int64_t rows = shapes[i][0], cols = shapes[i][1], n = rows * cols;
-        float *x = random_floats(rows * (cols + 3), 1, 4), *gain = random_floats(cols, 1, 5), *shift = random_floats(cols, 1, 6),
-              *dy = random_floats(n, 1, 7);
-        call c = {run_column_sums, "column_sums", 1e-6, 1, {cols}, .rows = rows, .cols = cols, .in = {x, gain, shift, dy}};
+        float *x = random_floats(rows * (cols + 3), 1, 4), *gain = random_floats(cols, 1, 5),
+              *shift = random_floats(cols, 1, 6), *dy = random_floats(n, 1, 7);
+        call c = {run_column_sums, "column_sums", 1e-6,         1,
+                  {cols},          .rows = rows,  .cols = cols, .in = {x, gain, shift, dy}};
         check(&c);
         for (int64_t j = 0; j < n; j++)
             x[j] = x[j] * 3 + 20;       /* a mean far from zero */
@@ -261,21 +265,30 @@ static void run_group_norm(const kernels *k, const call *c, float **out)
 
     if (in_place)
         memcpy(out[0], c->in[0], (size_t)c->out_size[0] * sizeof(float));
-    k->group_norm(out[0], in_place ? NULL : out[1], in_place ? NULL : out[2], in_place ? out[0] : c->in[0], c->in[1], c->in[2],
-                  c->batch, c->rows, c->cols, c->groups, 1e-5f, c->variant & 1);
+    k->group_norm(out[0], in_place ? NULL : out[1], in_place ? NULL : out[2], in_place ? out[0] : c->in[0], c->in[1],
+                  c->in[2], c->batch, c->rows, c->cols, c->groups, 1e-5f, c->variant & 1);
 }
 
 static void test_group_norm(void **state)
 {
-    const int64_t shapes[][4] = {{1, 2, 1, 1}, {1, 1, 8, 2}, {2, 5, 6, 3}, {3, 33, 16, 8}, {1, 4097, 40, 1}, {2, 700, 256, 8},
-                                 {1, 100, 132, 33}, {1, 64, 17, 1}};
+    const int64_t shapes[][4] = {{1, 2, 1, 1},     {1, 1, 8, 2},     {2, 5, 6, 3},      {3, 33, 16, 8},
+                                 {1, 4097, 40, 1}, {2, 700, 256, 8}, {1, 100, 132, 33}, {1, 64, 17, 1}};
 
     for (int i = 0; i < 8; i++) {
         int64_t batch = shapes[i][0], pixels = shapes[i][1], channels = shapes[i][2], groups = shapes[i][3];
         int64_t n = batch * pixels * channels;
-        float *x = random_floats(n, 1, 8), *gain = random_floats(channels, 1, 9), *shift = random_floats(channels, 1, 10);
-        call c = {run_group_norm, "group_norm", 1e-5, 3, {n, batch * groups, batch * groups}, .batch = batch, .rows = pixels,
-                  .cols = channels, .groups = groups, .in = {x, gain, shift}};
+        float *x = random_floats(n, 1, 8), *gain = random_floats(channels, 1, 9),
+              *shift = random_floats(channels, 1, 10);
+        call c = {run_group_norm,
+                  "group_norm",
+                  1e-5,
+                  3,
+                  {n, batch * groups, batch * groups},
+                  .batch = batch,
+                  .rows = pixels,
+                  .cols = channels,
+                  .groups = groups,
+                  .in = {x, gain, shift}};
         for (int64_t j = 0; j < n; j++)
             x[j] += 5;
         for (c.variant = 0; c.variant < 4; c.variant++)
@@ -345,14 +358,32 @@ static attention_setup case_setup(const attention_case *s)
         t.bias_x = random_floats(s->batch * s->nq * grid_w * s->heads, 1, 25);
         t.bias_y = random_floats(s->batch * s->nq * grid_h * s->heads, 1, 26);
     }
-    t.a = (attention_args){.q = t.q, .k = t.k, .v = t.v, .batch = s->batch, .heads = s->heads, .dim = s->dim, .nq = s->nq,
-                           .nk = s->nk, .q_stride = cols + gap, .k_stride = cols + gap, .v_stride = cols + 2 * gap,
-                           .y_stride = cols + gap, .q_batch = s->nq * (cols + gap),
+    t.a = (attention_args){.q = t.q,
+                           .k = t.k,
+                           .v = t.v,
+                           .batch = s->batch,
+                           .heads = s->heads,
+                           .dim = s->dim,
+                           .nq = s->nq,
+                           .nk = s->nk,
+                           .q_stride = cols + gap,
+                           .k_stride = cols + gap,
+                           .v_stride = cols + 2 * gap,
+                           .y_stride = cols + gap,
+                           .q_batch = s->nq * (cols + gap),
                            .k_batch = s->with & SHARED ? 0 : s->nk * (cols + gap),
-                           .v_batch = s->with & SHARED ? 0 : s->nk * (cols + 2 * gap), .y_batch = s->nq * (cols + gap),
-                           .scale = 1 / sqrtf((float)s->dim), .causal = s->with & CAUSAL, .key_mask = t.mask,
-                           .bias_x = t.bias_x, .bias_y = t.bias_y, .grid_w = grid_w, .grid_h = grid_h,
-                           .rope = s->with & ROPE ? t.rope : NULL, .rope_rows = 40, .rope_keys = s->rope_keys};
+                           .v_batch = s->with & SHARED ? 0 : s->nk * (cols + 2 * gap),
+                           .y_batch = s->nq * (cols + gap),
+                           .scale = 1 / sqrtf((float)s->dim),
+                           .causal = s->with & CAUSAL,
+                           .key_mask = t.mask,
+                           .bias_x = t.bias_x,
+                           .bias_y = t.bias_y,
+                           .grid_w = grid_w,
+                           .grid_h = grid_h,
+                           .rope = s->with & ROPE ? t.rope : NULL,
+                           .rope_rows = 40,
+                           .rope_keys = s->rope_keys};
     return t;
 }
 
@@ -401,7 +432,8 @@ static void run_attention_backward(const kernels *k, const call *c, float **out)
 {
     attention_args a = *c->attention;
     int64_t size = a.batch * a.y_batch;
-    float *y = random_floats(size, 0, 0), *lse = random_floats(a.batch * a.heads * a.nq, 0, 0), *dy = random_floats(size, 1, 31);
+    float *y = random_floats(size, 0, 0), *lse = random_floats(a.batch * a.heads * a.nq, 0, 0),
+          *dy = random_floats(size, 1, 31);
     attention_grads g = {dy, y, lse, out[0], out[1], out[2], a.bias_x ? out[3] : NULL, a.bias_x ? out[4] : NULL, NULL};
 
     a.y = y;
@@ -427,10 +459,17 @@ static void test_attention_backward(void **state)
         attention_setup t = case_setup(s);
         const attention_args *a = &t.a;
         int64_t items = s->with & SHARED ? 1 : a->batch;
-        call c = {run_attention_backward, "attention_backward", 1e-5, 5,
+        call c = {run_attention_backward,
+                  "attention_backward",
+                  1e-5,
+                  5,
                   {a->batch * a->q_batch, items * a->nk * a->k_stride, items * a->nk * a->v_stride,
                    a->bias_x ? a->batch * a->nq * a->grid_w * a->heads : 0,
-                   a->bias_x ? a->batch * a->nq * a->grid_h * a->heads : 0}, .n = i, .rows = a->nq, .cols = a->nk, .attention = a};
+                   a->bias_x ? a->batch * a->nq * a->grid_h * a->heads : 0},
+                  .n = i,
+                  .rows = a->nq,
+                  .cols = a->nk,
+                  .attention = a};
         check(&c);
         if (i == 2 || i == 10)
             for (c.variant = 1; c.variant < 8; c.variant++)

@@ -1,4 +1,4 @@
-/* kernels_bench.c - `test_kernels --bench`: milliseconds, GFLOP/s and GB/s of the slots on the shapes of the network. */
+/* kernels_bench.c - `test_kernels --bench`: milliseconds, GFLOP/s and GB/s on the shapes of the network. */
 #include <omp.h>
 #include <time.h>
 
@@ -42,12 +42,32 @@ static void bench_attention(const kernels *k, const attention_bench *s)
     float *q = random_floats(s->batch * s->nq * cols, 0, 1), *kv = random_floats(2 * s->batch * s->nk * cols, 0, 2),
           *y = random_floats(s->batch * s->nq * cols, 0, 3), *rope = random_floats(s->nq * s->dim, 0, 4),
           *bias = random_floats(s->batch * s->nq * 72 * s->heads, 0, 5);
-    attention_args a = {.y = y, .q = q, .k = kv, .v = kv + s->batch * s->nk * cols, .batch = s->batch, .heads = s->heads,
-                        .dim = s->dim, .nq = s->nq, .nk = s->nk, .q_stride = cols, .k_stride = cols, .v_stride = cols,
-                        .y_stride = cols, .q_batch = s->nq * cols, .k_batch = s->nk * cols, .v_batch = s->nk * cols,
-                        .y_batch = s->nq * cols, .scale = 1 / sqrtf((float)s->dim), .causal = s->causal,
-                        .rope = s->rope ? rope : NULL, .rope_rows = s->nq, .rope_keys = s->nk,
-                        .bias_x = s->bias ? bias : NULL, .bias_y = s->bias ? bias : NULL, .grid_w = 72, .grid_h = 72};
+    attention_args a = {.y = y,
+                        .q = q,
+                        .k = kv,
+                        .v = kv + s->batch * s->nk * cols,
+                        .batch = s->batch,
+                        .heads = s->heads,
+                        .dim = s->dim,
+                        .nq = s->nq,
+                        .nk = s->nk,
+                        .q_stride = cols,
+                        .k_stride = cols,
+                        .v_stride = cols,
+                        .y_stride = cols,
+                        .q_batch = s->nq * cols,
+                        .k_batch = s->nk * cols,
+                        .v_batch = s->nk * cols,
+                        .y_batch = s->nq * cols,
+                        .scale = 1 / sqrtf((float)s->dim),
+                        .causal = s->causal,
+                        .rope = s->rope ? rope : NULL,
+                        .rope_rows = s->nq,
+                        .rope_keys = s->nk,
+                        .bias_x = s->bias ? bias : NULL,
+                        .bias_y = s->bias ? bias : NULL,
+                        .grid_w = 72,
+                        .grid_h = 72};
     double best = 1e30, flops = 4e-9 * (double)(s->batch * s->nq * s->nk * cols) * (s->causal ? 0.5 : 1);
 
     a.scratch = aligned_alloc(64, (attention_scratch(&a) + 63) / 64 * 64);
@@ -56,8 +76,9 @@ static void bench_attention(const kernels *k, const attention_bench *s)
         k->attention(&a);
         best = fmin(best, now() - start);
     }
-    printf("  attention %-14s %3ld x %2ld heads x %3ld, %5ld x %5ld  %9.3f ms %7.1f GFLOP/s %5.1f %%\n", s->name, (long)s->batch,
-           (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk, best * 1e3, flops / best, 100 * flops / best / rate);
+    printf("  attention %-14s %3ld x %2ld heads x %3ld, %5ld x %5ld  %9.3f ms %7.1f GFLOP/s %5.1f %%\n", s->name,
+           (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk, best * 1e3, flops / best,
+           100 * flops / best / rate);
     free(a.scratch);
     drop(q, 0), drop(kv, 0), drop(y, 0), drop(rope, 0), drop(bias, 0);
 }
@@ -90,7 +111,8 @@ static void call_sigmoid(const kernels *k, float *y, const float *x, const float
     k->activate(y, x, ACT_SIGMOID, rows * cols);
 }
 
-static void call_gelu_backward(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+static void call_gelu_backward(const kernels *k, float *y, const float *x, const float *small, int64_t rows,
+                               int64_t cols)
 {
     k->activate_backward(y, x, x, ACT_GELU, rows * cols);
 }
@@ -155,7 +177,8 @@ static const linear_bench linear_shapes[] = {
 
 static void bench_linear(const linear_bench *b, gemm_type type)
 {
-    float *x = random_floats(b->rows * b->in, 0, 1), *w = random_floats(b->out * b->in, 0, 2), *y = random_floats(b->rows * b->out, 0, 3);
+    float *x = random_floats(b->rows * b->in, 0, 1), *w = random_floats(b->out * b->in, 0, 2),
+          *y = random_floats(b->rows * b->out, 0, 3);
     gemm_weights *packed = gemm_pack(w, w, b->out, b->in, b->in, type);
     void *scratch = malloc(gemm_scratch(packed, b->rows) + 1);
     double best = 1e30, flops = 2e-9 * (double)(b->rows * b->in * b->out);
@@ -165,9 +188,10 @@ static void bench_linear(const linear_bench *b, gemm_type type)
         gemm_run(packed, y, b->out, x, b->in, b->rows, b->act, b->residual ? y : NULL, scratch);
         best = fmin(best, now() - start);
     }
-    printf("  linear %s %5ld x %4ld -> %4ld%s%s  %9.3f ms %7.1f GFLOP/s, weights %5.1f GB/s\n", type == GEMM_BF16 ? "bf16" : "f32 ",
-           (long)b->rows, (long)b->in, (long)b->out, b->act ? " + act" : "", b->residual ? " + residual" : "", best * 1e3,
-           flops / best, 1e-9 * (double)gemm_weights_bytes(packed) / best);
+    printf("  linear %s %5ld x %4ld -> %4ld%s%s  %9.3f ms %7.1f GFLOP/s, weights %5.1f GB/s\n",
+           type == GEMM_BF16 ? "bf16" : "f32 ", (long)b->rows, (long)b->in, (long)b->out, b->act ? " + act" : "",
+           b->residual ? " + residual" : "", best * 1e3, flops / best,
+           1e-9 * (double)gemm_weights_bytes(packed) / best);
     gemm_weights_free(packed);
     free(scratch);
     drop(x, 0), drop(w, 0), drop(y, 0);
@@ -176,14 +200,15 @@ static void bench_linear(const linear_bench *b, gemm_type type)
 typedef struct conv_bench { conv_shape s; int64_t side; } conv_bench;
 
 static const conv_bench conv_shapes[] = {
-    {{256, 256, 3, 1, 1, 1}, 288}, {{256, 256, 3, 1, 1, 1}, 144}, {{256, 256, 3, 1, 1, 1}, 72}, {{3, 1024, 14, 14, 0, 1}, 1008},
-    {{256, 256, 7, 1, 3, 256}, 72},
+    {{256, 256, 3, 1, 1, 1}, 288},   {{256, 256, 3, 1, 1, 1}, 144},  {{256, 256, 3, 1, 1, 1}, 72},
+    {{3, 1024, 14, 14, 0, 1}, 1008}, {{256, 256, 7, 1, 3, 256}, 72},
 };
 
 static void bench_conv(const conv_bench *b, gemm_type type)
 {
     const conv_shape *s = &b->s;
-    int64_t side = (b->side + 2 * s->pad - s->kernel) / s->stride + 1, inner = s->in / s->groups * s->kernel * s->kernel;
+    int64_t side = (b->side + 2 * s->pad - s->kernel) / s->stride + 1,
+            inner = s->in / s->groups * s->kernel * s->kernel;
     float *x = random_floats(b->side * b->side * s->in, 0, 1), *w = random_floats(inner * s->out, 0, 2),
           *y = random_floats(side * side * s->out, 0, 3);
     conv_weights *packed = conv_pack(w, w, s, type);
@@ -195,8 +220,8 @@ static void bench_conv(const conv_bench *b, gemm_type type)
         best = fmin(best, now() - start);
     }
     printf("  convolution %s %ld x %ld, stride %ld, groups %ld, %4ld -> %4ld, side %4ld  %9.3f ms %7.1f GFLOP/s\n",
-           type == GEMM_BF16 ? "bf16" : "f32 ", (long)s->kernel, (long)s->kernel, (long)s->stride, (long)s->groups, (long)s->in,
-           (long)s->out, (long)b->side, best * 1e3, flops / best);
+           type == GEMM_BF16 ? "bf16" : "f32 ", (long)s->kernel, (long)s->kernel, (long)s->stride, (long)s->groups,
+           (long)s->in, (long)s->out, (long)b->side, best * 1e3, flops / best);
     conv_weights_free(packed);
     drop(x, 0), drop(w, 0), drop(y, 0);
 }
@@ -210,8 +235,8 @@ int kernels_bench(void)
     int n = kernels_levels(levels, 8);
 
     rate = gemm_rate(GEMM_F32);
-    printf("%s\n%d threads, product %.1f GFLOP/s in f32, %.1f in bf16\n", kernels_cpu_features(), omp_get_max_threads(), rate,
-           gemm_rate(GEMM_BF16));
+    printf("%s\n%d threads, product %.1f GFLOP/s in f32, %.1f in bf16\n", kernels_cpu_features(), omp_get_max_threads(),
+           rate, gemm_rate(GEMM_BF16));
     printf("%s\n", kernels_get()->level);
     for (int type = GEMM_F32; type <= GEMM_BF16; type++) {
         for (EACH(linear_shapes, i))

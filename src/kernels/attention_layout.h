@@ -1,8 +1,9 @@
 /* attention_layout.h - inside src/kernels: how attention's scratch is laid out, the same for every level.
  *
- * Heads of batch items ("slices") are worked on in waves: the keys and values of one wave are packed, then all its queries
- * attend. A wave is as many slices as fit in WAVE_BYTES, so that a large map with many heads needs little memory and its
- * packed keys stay in cache. Per slice: keys turned to [panel][dim][lanes], values [nk][dim], bias [nq][grid_w + grid_h].
+ * Heads of batch items ("slices") are worked on in waves: the keys and values of one wave are packed, then all its
+ * queries attend. A wave is as many slices as fit in WAVE_BYTES, so that a large map with many heads needs little
+ * memory and its packed keys stay in cache. Per slice: keys turned to [panel][dim][lanes], values [nk][dim], bias
+ * [nq][grid_w + grid_h].
  */
 #ifndef KERNELS_ATTENTION_LAYOUT_H
 #define KERNELS_ATTENTION_LAYOUT_H

@@ -36,9 +36,9 @@ struct conv_weights {
 
 static bool shape_valid(const conv_shape *s)
 {
-    return s->in > 0 && s->out > 0 && s->kernel > 0 && s->stride > 0 && s->pad >= 0 && s->groups > 0 && s->in <= 1 << 20 &&
-           s->out <= 1 << 20 && s->kernel <= 1024 && s->stride <= 1024 && s->pad <= 1024 && s->in % s->groups == 0 &&
-           s->out % s->groups == 0;
+    return s->in > 0 && s->out > 0 && s->kernel > 0 && s->stride > 0 && s->pad >= 0 && s->groups > 0 &&
+           s->in <= 1 << 20 && s->out <= 1 << 20 && s->kernel <= 1024 && s->stride <= 1024 && s->pad <= 1024 &&
+           s->in % s->groups == 0 && s->out % s->groups == 0;
 }
 
 /* The weights as PyTorch stores them, or, with tag any, as oneDNN likes them. */
@@ -48,7 +48,8 @@ static bool weights_desc(dnnl_memory_desc_t *d, const conv_shape *s, dnnl_data_t
     dnnl_dims_t plain = {s->out, s->in, s->kernel, s->kernel};
 
     if (s->groups > 1)
-        return dnnl_memory_desc_init_by_tag(d, 5, grouped, type, any ? dnnl_format_tag_any : dnnl_abcde) == dnnl_success;
+        return dnnl_memory_desc_init_by_tag(d, 5, grouped, type, any ? dnnl_format_tag_any : dnnl_abcde) ==
+               dnnl_success;
     return dnnl_memory_desc_init_by_tag(d, 4, plain, type, any ? dnnl_format_tag_any : dnnl_abcd) == dnnl_success;
 }
 
@@ -71,14 +72,14 @@ static bool describe(dnnl_primitive_desc_t *pd, conv_plan *p, const conv_weights
          dnnl_memory_desc_init_by_tag(&p->y, 4, y, dnnl_f32, dnnl_acdb) == dnnl_success &&
          weights_desc(&any, s, w->type, true) &&
          dnnl_convolution_forward_desc_init(&op, dnnl_forward_inference, dnnl_convolution_direct, &p->x,
-                                            weights ? weights : &any, w->bias ? &w->bias_desc : NULL, &p->y, stride, pad,
-                                            pad) == dnnl_success &&
+                                            weights ? weights : &any, w->bias ? &w->bias_desc : NULL, &p->y, stride,
+                                            pad, pad) == dnnl_success &&
          dnnl_primitive_desc_create(pd, &op, attr, onednn_engine(), NULL) == dnnl_success;
     dnnl_primitive_attr_destroy(attr);
     return ok;
 }
 
-/* With the lock held: the number of a pack in the wanted format, made from the first when new. -1: no memory or no room. */
+/* With the lock held: the number of a pack in the wanted format, made from the first when new. -1: cannot be had. */
 static int pack_for(conv_weights *w, const dnnl_memory_desc_t *wanted)
 {
     void *data;
@@ -181,7 +182,8 @@ conv_weights *conv_pack(const float *src, const float *bias, const conv_shape *s
         p.key.height = p.key.width = s->kernel;
     if (bias && (w->bias = malloc((size_t)s->out * sizeof *bias)))
         memcpy(w->bias, bias, (size_t)s->out * sizeof *bias);
-    ok = (!bias || w->bias) && dnnl_memory_desc_init_by_tag(&w->bias_desc, 1, bias_dims, dnnl_f32, dnnl_a) == dnnl_success &&
+    ok = (!bias || w->bias) &&
+         dnnl_memory_desc_init_by_tag(&w->bias_desc, 1, bias_dims, dnnl_f32, dnnl_a) == dnnl_success &&
          weights_desc(&from, s, dnnl_f32, false) && describe(&pd, &p, w, NULL);
     if (ok) {
         w->pack_desc[0] = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);

@@ -17,6 +17,13 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* c += op(a) b on one thread: c is m x n, inner side k. */
+static bool add_product(char op, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                        float *c, int64_t ldc)
+{
+    return dnnl_sgemm(op, 'N', m, n, k, 1, a, lda, b, ldb, 1, c, ldc) == dnnl_success;
+}
+
 /* Outputs first..last-1 along one axis whose tap `t` falls inside an input of n, of `outputs` in all. */
 static void tap_range(int64_t *first, int64_t *last, const conv_shape *s, int64_t t, int64_t n, int64_t outputs)
 {
@@ -43,7 +50,7 @@ static bool tap_weights(float *sum, const layer *l, int64_t group, int64_t ky, i
         int64_t iy = oy * s->stride + ky - s->pad, ix = x0 * s->stride + kx - s->pad;
         const float *dy = l->dy + ((b * l->oh + oy) * l->ow + x0) * s->out + group * l->out + o;
         const float *x = l->x + ((b * l->height + iy) * l->width + ix) * s->in + group * l->in;
-        ok = dnnl_sgemm('T', 'N', n, l->in, x1 - x0, 1, dy, s->out, x, s->stride * s->in, 1, sum, l->in) == dnnl_success;
+        ok = add_product('T', n, l->in, x1 - x0, dy, s->out, x, s->stride * s->in, sum, l->in);
     }
     return ok;
 }
@@ -88,9 +95,9 @@ static bool input_row(float *dx, const layer *l, const float *turned, int64_t b,
         tap_range(&x0, &x1, s, kx, l->width, l->ow);
         if (x1 == x0)
             continue;
-        ok = dnnl_sgemm('N', 'N', x1 - x0, l->in, l->out, 1, l->dy + ((b * l->oh + oy) * l->ow + x0) * s->out + group * l->out,
-                        s->out, turned + item * l->out * l->in, l->in, 1,
-                        row + (x0 * s->stride + kx - s->pad) * s->in + group * l->in, s->stride * s->in) == dnnl_success;
+        ok = add_product('N', x1 - x0, l->in, l->out, l->dy + ((b * l->oh + oy) * l->ow + x0) * s->out + group * l->out,
+                         s->out, turned + item * l->out * l->in, l->in,
+                         row + (x0 * s->stride + kx - s->pad) * s->in + group * l->in, s->stride * s->in);
     }
     return ok;
 }
@@ -112,13 +119,14 @@ static bool input_gradient(float *dx, const layer *l, const float *w)
     return ok;
 }
 
-bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w, const conv_shape *s,
-                   int64_t batch, int64_t height, int64_t width)
+bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w,
+                   const conv_shape *s, int64_t batch, int64_t height, int64_t width)
 {
-    layer l = {.s = s, .batch = batch, .height = height, .width = width, .in = s->in / s->groups, .out = s->out / s->groups,
-               .x = x, .dy = dy};
+    layer l = {.s = s, .batch = batch, .height = height, .width = width, .x = x, .dy = dy};
     bool ok = onednn_ready();
 
+    l.in = s->in / s->groups;
+    l.out = s->out / s->groups;
     l.oh = (height + 2 * s->pad - s->kernel) / s->stride + 1;
     l.ow = (width + 2 * s->pad - s->kernel) / s->stride + 1;
     if (dbias)

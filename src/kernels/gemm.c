@@ -72,7 +72,8 @@ static bool choose_format(gemm_weights *w)
     const dnnl_memory_desc_t *chosen = NULL;
     const char *name = "";
     bool ok = matrix(&x, REPRESENTATIVE, w->in, w->type, w->in, 1) &&
-              matrix(&y, REPRESENTATIVE, w->out, dnnl_f32, w->out, 1) && matrix(&bias, 1, w->out, dnnl_f32, w->out, 1) &&
+              matrix(&y, REPRESENTATIVE, w->out, dnnl_f32, w->out, 1) &&
+              matrix(&bias, 1, w->out, dnnl_f32, w->out, 1) &&
               dnnl_memory_desc_init_by_tag(&any, 2, dims, w->type, dnnl_format_tag_any) == dnnl_success &&
               dnnl_matmul_desc_init(&op, &x, &any, &bias, &y) == dnnl_success &&
               dnnl_primitive_desc_create(&pd, &op, NULL, onednn_engine(), NULL) == dnnl_success &&
@@ -95,7 +96,8 @@ gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_
     dnnl_memory_desc_t from;
     void *data = NULL;
 
-    if (out < 1 || in < 1 || ld < in || out > INT32_MAX || in > INT32_MAX || ld > INT64_MAX / 8 / out || !onednn_ready())
+    if (out < 1 || in < 1 || ld < in || out > INT32_MAX || in > INT32_MAX || ld > INT64_MAX / 8 / out ||
+        !onednn_ready())
         return NULL;
     w = calloc(1, sizeof *w);
     if (!w)
@@ -163,7 +165,8 @@ static bool tile_build(tile *t, const gemm_weights *w, const plan_key *key, int6
     t->w = w->desc;
     if (!w->packed)
         ok = ok && matrix(&t->w, w->in, cols, w->type, strides[0], strides[1]);
-    attr = onednn_epilogue(key->act, key->residual == RESIDUAL_IN_PLACE, key->residual == RESIDUAL_OTHER ? &t->y : NULL);
+    attr = onednn_epilogue(key->act, key->residual == RESIDUAL_IN_PLACE,
+                           key->residual == RESIDUAL_OTHER ? &t->y : NULL);
     ok = ok && attr && dnnl_matmul_desc_init(&op, &t->x, &t->w, w->bias ? &t->bias : NULL, &t->y) == dnnl_success &&
          dnnl_primitive_desc_create(&pd, &op, attr, onednn_engine(), NULL) == dnnl_success &&
          dnnl_primitive_create(&t->run, pd) == dnnl_success;
@@ -211,8 +214,8 @@ static plan *plan_build(const gemm_weights *w, const plan_key *key)
 
 static bool same_key(const plan_key *a, const plan_key *b)
 {
-    return a->rows == b->rows && a->ldx == b->ldx && a->ldy == b->ldy && a->act == b->act && a->residual == b->residual &&
-           a->threads == b->threads;
+    return a->rows == b->rows && a->ldx == b->ldx && a->ldy == b->ldy && a->act == b->act &&
+           a->residual == b->residual && a->threads == b->threads;
 }
 
 /* With the lock held: gives up one reference. */
@@ -288,7 +291,8 @@ static void plan_put(gemm_weights *w, plan *p)
 }
 
 /* Block number `item` of the plan. */
-static bool run_block(const gemm_weights *w, const plan *p, int64_t item, float *y, const void *x, const float *residual)
+static bool run_block(const gemm_weights *w, const plan *p, int64_t item, float *y, const void *x,
+                      const float *residual)
 {
     int64_t columns = (w->out + p->column_block - 1) / p->column_block;
     int64_t r = item / columns * p->row_block, c = item % columns * p->column_block;
@@ -349,8 +353,8 @@ static void copy_rows(float *to, int64_t ld_to, const float *from, int64_t ld_fr
 }
 
 /* The blocked matmul wants rows without gaps: others pass through dense copies, a few hundred rows at a time. */
-static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
-                          const float *residual)
+static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows,
+                          activation act, const float *residual)
 {
     int64_t step = rows < 512 ? rows : 512;
     float *dense_x = NULL, *dense_y = NULL;
@@ -382,8 +386,8 @@ static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x
     return ok;
 }
 
-bool gemm_run(const gemm_weights *weights, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
-              const float *residual, void *scratch)
+bool gemm_run(const gemm_weights *weights, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows,
+              activation act, const float *residual, void *scratch)
 {
     gemm_weights *w = (gemm_weights *)(uintptr_t)weights;   /* only the cache of plans changes, under its lock */
     const kernels *k = kernels_get();

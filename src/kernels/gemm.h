@@ -1,8 +1,8 @@
 /* gemm.h - matrix products and convolutions, through oneDNN with weights packed once.
  *
  * A `gemm_weights` is immutable after packing and may be used by several threads at once. Results do not depend on the
- * number of threads (one exception: with AMX and 16 threads or more oneDNN splits long bf16 sums). `rows` may differ from
- * call to call (plans are cached inside, under a lock).
+ * number of threads (one exception: with AMX and 16 threads or more oneDNN splits long bf16 sums). `rows` may differ
+ * from call to call (plans are cached inside, under a lock).
  */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
@@ -25,22 +25,23 @@ bool   gemm_run(const gemm_weights *w, float *y, int64_t ldy, const float *x, in
                 const float *residual, void *scratch);
 size_t gemm_scratch(const gemm_weights *w, int64_t rows);
 
-/* Plain product without packing: c = alpha op(a) op(b) + beta c; op transposes when asked. c is m x n, inner length k. */
+/* Plain product without packing: c = alpha op(a) op(b) + beta c; op transposes when asked. c is m x n, inner side k. */
 bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
           const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-/* Convolution, channels last: x [batch, h, w, in] -> y [batch, oh, ow, out]; w [out, in / groups, kernel, kernel] as PyTorch
- * stores it. Square kernel, zero padding on all sides, oh = (h + 2 pad - kernel) / stride + 1. */
+/* Convolution, channels last: x [batch, h, w, in] -> y [batch, oh, ow, out]; w [out, in / groups, kernel, kernel] as
+ * PyTorch stores it. Square kernel, zero padding on all sides, oh = (h + 2 pad - kernel) / stride + 1. */
 typedef struct conv_shape { int64_t in, out, kernel, stride, pad, groups; } conv_shape;
 typedef struct conv_weights conv_weights;
 
 conv_weights *conv_pack(const float *w, const float *bias, const conv_shape *s, gemm_type type);
 void          conv_weights_free(conv_weights *w);
 size_t        conv_weights_bytes(const conv_weights *w);
-bool conv_run(const conv_weights *w, float *y, const float *x, int64_t batch, int64_t height, int64_t width, activation act);
+bool conv_run(const conv_weights *w, float *y, const float *x, int64_t batch, int64_t height, int64_t width,
+              activation act);
 /* dx (may be NULL) is overwritten; dw and dbias (may be NULL) are added to. Unpacked weights as above. */
-bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w, const conv_shape *s,
-                   int64_t batch, int64_t height, int64_t width);
+bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w,
+                   const conv_shape *s, int64_t batch, int64_t height, int64_t width);
 
 /* "oneDNN 2.6.3" */
 const char *gemm_library(void);

@@ -25,11 +25,11 @@ typedef struct attention_args {
     bool    causal;                 /* row i sees keys 0..i only */
     const float *key_mask;          /* [batch, nk], nonzero = never attended, whatever k and v hold there; NULL = none.
                                        A row without any key gives y = 0 and lse = -infinity. */
-    const float *bias_x, *bias_y;   /* [batch, nq, grid_w, heads] and [batch, nq, grid_h, heads] or both NULL: the score of
-                                       key j gains bias_x[.., j % grid_w, head] + bias_y[.., j / grid_w, head] */
+    const float *bias_x, *bias_y;   /* [batch, nq, grid_w, heads] and [batch, nq, grid_h, heads] or both NULL: key j's
+                                       score gains bias_x[.., j % grid_w, head] + bias_y[.., j / grid_w, head] */
     int64_t grid_w, grid_h;
-    const float *rope;              /* [rope_rows, dim]: cos, sin of each of dim / 2 rotated pairs, interleaved; or NULL.
-                                       Values 2i, 2i+1 of a head form a pair. Row of query i: i % rope_rows, key j: same */
+    const float *rope;              /* [rope_rows, dim]: cos, sin of each of dim / 2 rotated pairs, interleaved; or
+                                       NULL. Values 2i, 2i+1 of a head form a pair. Query or key i: row i % rope_rows */
     int64_t rope_rows, rope_keys;   /* only the first rope_keys keys are rotated (all queries are) */
     float  *lse;                    /* [batch, heads, nq] log of the softmax denominator, or NULL (backward needs it) */
     void   *scratch;                /* attention_scratch(args) bytes, 64-byte aligned */
@@ -56,13 +56,14 @@ typedef struct kernels {
     void (*activate_backward)(float *dx, const float *dy, const float *x, activation act, int64_t n);
     /* y[r] = (x[r] - mean) * rstd * gain + shift over each row of `cols`; mean/rstd [rows] are stored unless NULL.
      * y may be x. Variance without Bessel's correction. 1e-6 times (1 + |mean| rstd), which no f32 input can beat */
-    void (*norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift, int64_t rows,
-                 int64_t cols, float eps);
+    void (*norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
+                 int64_t rows, int64_t cols, float eps);
     /* dx, dgain, dshift are added to; each may be NULL. */
     void (*norm_backward)(float *dx, float *dgain, float *dshift, const float *dy, const float *x, const float *mean,
                           const float *rstd, const float *gain, int64_t rows, int64_t cols);
     /* GroupNorm over [pixels, channels] with `groups` equal slices of channels, statistics over all pixels of one item;
-     * batch items follow each other. mean/rstd [batch, groups] stored unless NULL. relu: max(0, .) after. y may be x. 1e-5 */
+     * batch items follow each other. mean/rstd [batch, groups] stored unless NULL. relu: max(0, .) after. y may be x.
+     * Tolerance 1e-5 */
     void (*group_norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
                        int64_t batch, int64_t pixels, int64_t channels, int64_t groups, float eps, bool relu);
     /* See attention_args. 1e-5. dim is a multiple of 8 up to 256. */
@@ -78,7 +79,7 @@ typedef struct kernels {
 
 /* The table in use. Before the first call kernels_cap() may limit it; the choice is made once and never changes. */
 const kernels *kernels_get(void);
-/* "ref", "avx2", "avx512" (or NULL = best): the highest level allowed, for oneDNN too. false: unknown name, or too late. */
+/* "ref", "avx2", "avx512" (or NULL = best): the highest level allowed, for oneDNN too. false: unknown, or too late. */
 bool kernels_cap(const char *level);
 /* All levels this CPU can run, lowest first; returns their number (at most `max`). For tests. */
 int kernels_levels(const kernels **tables, int max);

@@ -44,7 +44,8 @@ bool onednn_wrap(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, const void *d
     return *m != NULL;
 }
 
-bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from, const void *data)
+bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from,
+                    const void *data)
 {
     dnnl_memory_t source = NULL;
     dnnl_primitive_desc_t pd = NULL;
@@ -52,12 +53,14 @@ bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dn
     bool ok;
 
     *owner = NULL;
-    ok = onednn_wrap(&source, from, data) && dnnl_memory_create(owner, to, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success &&
+    ok = onednn_wrap(&source, from, data) &&
+         dnnl_memory_create(owner, to, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success &&
          dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL) == dnnl_success &&
          dnnl_primitive_create(&reorder, pd) == dnnl_success;
     if (ok) {
         dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, *owner}};
-        ok = dnnl_primitive_execute(reorder, stream, 2, args) == dnnl_success && dnnl_stream_wait(stream) == dnnl_success;
+        ok = dnnl_primitive_execute(reorder, stream, 2, args) == dnnl_success &&
+             dnnl_stream_wait(stream) == dnnl_success;
     }
     dnnl_primitive_destroy(reorder);
     dnnl_primitive_desc_destroy(pd);

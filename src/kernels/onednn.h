@@ -17,14 +17,15 @@ dnnl_engine_t onednn_engine(void);
 bool onednn_has_bf16(void);
 
 /* A new tensor in `to` holding what `data` holds in `from`; *owner owns it. false: out of memory or refused. */
-bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from, const void *data);
+bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from,
+                    const void *data);
 
 /* How an m x n product with inner length k is cut into blocks that one thread computes; depends on the shape alone. */
 void onednn_blocks(int64_t *rows, int64_t *columns, int64_t m, int64_t n, int64_t k);
 
-/* Attributes with the activation, then the residual (`sum` in place or another tensor of layout `residual`), appended in
- * that order; scratch memory comes from the caller, because oneDNN's own is not safe when a primitive made by one thread
- * runs in several others. NULL: out of memory. Free with dnnl_primitive_attr_destroy. */
+/* Attributes with the activation, then the residual (`sum` in place or another tensor of layout `residual`), appended
+ * in that order; scratch memory comes from the caller, because oneDNN's own is not safe when a primitive made by one
+ * thread runs in several others. NULL: out of memory. Free with dnnl_primitive_attr_destroy. */
 dnnl_primitive_attr_t onednn_epilogue(activation act, bool sum, const dnnl_memory_desc_t *residual);
 
 /* The size of the scratch memory that a primitive of this description wants. */

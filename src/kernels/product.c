@@ -23,7 +23,8 @@ void onednn_blocks(int64_t *rows, int64_t *columns, int64_t m, int64_t n, int64_
 
     *rows = least(m, ROWS);
     *columns = least(n, COLUMNS);
-    while (((m + *rows - 1) / *rows) * ((n + *columns - 1) / *columns) < WANTED_BLOCKS && *rows * *columns * k > least_work) {
+    while (((m + *rows - 1) / *rows) * ((n + *columns - 1) / *columns) < WANTED_BLOCKS &&
+           *rows * *columns * k > least_work) {
         if (*columns >= *rows && *columns >= 2 * LEAST_COLUMNS)
             *columns = half(*columns, 16);
         else if (*rows >= 2 * LEAST_ROWS)
@@ -33,7 +34,7 @@ void onednn_blocks(int64_t *rows, int64_t *columns, int64_t m, int64_t n, int64_
     }
 }
 
-/* Blocks depend on the shape alone and each is computed by one thread, so that the bits do not depend on their number. */
+/* Blocks depend on the shape alone and each is computed by one thread: the bits do not depend on their number. */
 bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
           const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
@@ -53,9 +54,10 @@ bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, f
 #pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
     for (int64_t i = 0; i < (m + rows - 1) / rows * across; i++) {
         int64_t r = i / across * rows, s = i % across * columns;
-        ok = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', least(rows, m - r), least(columns, n - s), k, alpha,
-                        a + (transpose_a ? r : r * lda), lda, b + (transpose_b ? s * ldb : s), ldb, beta, c + r * ldc + s,
-                        ldc) == dnnl_success && ok;
+        ok = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', least(rows, m - r), least(columns, n - s), k,
+                        alpha, a + (transpose_a ? r : r * lda), lda, b + (transpose_b ? s * ldb : s), ldb, beta,
+                        c + r * ldc + s, ldc) == dnnl_success &&
+             ok;
     }
     return ok;
 }

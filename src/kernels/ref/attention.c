@@ -51,7 +51,8 @@ static double dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-static double score(const attention_args *a, const double *q, const double *k, int64_t b, int64_t h, int64_t i, int64_t j)
+static double score(const attention_args *a, const double *q, const double *k, int64_t b, int64_t h, int64_t i,
+                    int64_t j)
 {
     double s = a->scale * dot(q, k, a->dim);
 
@@ -102,7 +103,8 @@ void ref_attention(const attention_args *a)
 /* What one (query, key) pair needs: p, the softmax weight, and ds, the gradient of the score. */
 typedef struct pair { double q[MAX_DIM], k[MAX_DIM], p, ds; } pair;
 
-static void pair_set(pair *w, const attention_args *a, const attention_grads *g, int64_t b, int64_t h, int64_t i, int64_t j)
+static void pair_set(pair *w, const attention_args *a, const attention_grads *g, int64_t b, int64_t h, int64_t i,
+                     int64_t j)
 {
     const float *dy = g->dy + b * a->y_batch + i * a->y_stride + h * a->dim;
     const float *y = g->y + b * a->y_batch + i * a->y_stride + h * a->dim;

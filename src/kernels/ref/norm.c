@@ -27,7 +27,8 @@ void ref_norm(float *y, float *mean, float *rstd, const float *x, const float *g
 }
 
 /* dx = rstd (g - mean(g) - h mean(g h)) with g = dy gain and h = (x - mean) rstd */
-static void norm_backward_row(float *dx, const float *dy, const float *x, double m, double s, const float *gain, int64_t cols)
+static void norm_backward_row(float *dx, const float *dy, const float *x, double m, double s, const float *gain,
+                              int64_t cols)
 {
     double sum_g = 0, sum_gh = 0;
 

@@ -18,8 +18,8 @@ void LEVEL(to_bf16)(uint16_t *y, const float *x, int64_t n);
 void LEVEL(from_bf16)(float *y, const uint16_t *x, int64_t n);
 void LEVEL(from_f16)(float *y, const uint16_t *x, int64_t n);
 void LEVEL(column_sums)(float *y, const float *x, int64_t rows, int64_t cols, int64_t stride);
-void LEVEL(norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift, int64_t rows,
-                 int64_t cols, float eps);
+void LEVEL(norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
+                 int64_t rows, int64_t cols, float eps);
 void LEVEL(norm_backward)(float *dx, float *dgain, float *dshift, const float *dy, const float *x, const float *mean,
                           const float *rstd, const float *gain, int64_t rows, int64_t cols);
 void LEVEL(group_norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,

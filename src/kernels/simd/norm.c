@@ -58,8 +58,8 @@ static float row_spread(const float *x, float m, int64_t n)
     return sum;
 }
 
-void LEVEL(norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift, int64_t rows,
-                 int64_t cols, float eps)
+void LEVEL(norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
+                 int64_t rows, int64_t cols, float eps)
 {
 #pragma omp parallel for schedule(static) if (rows * cols > 16384)
     for (int64_t r = 0; r < rows; r++) {
@@ -98,12 +98,13 @@ static void backward_row(float *dx, const float *dy, const float *x, float m, fl
     }
 }
 
-enum { STRIP = 64, ROWS = 64, VECTORS = STRIP / VL };   /* column sums: a thread takes STRIP columns, ROWS rows at a time */
+/* Column sums: a thread takes STRIP columns, ROWS rows at a time. */
+enum { STRIP = 64, ROWS = 64, VECTORS = STRIP / VL };
 
 /* Adds up a strip of at most STRIP columns over all rows: f32 within ROWS rows, double beyond. With mean and rstd the
  * values are x (what - mean) rstd, otherwise x alone. */
-static void strip_sums(double *total, const float *x, const float *what, const float *mean, const float *rstd, int64_t rows,
-                       int64_t width, int64_t stride)
+static void strip_sums(double *total, const float *x, const float *what, const float *mean, const float *rstd,
+                       int64_t rows, int64_t width, int64_t stride)
 {
     float part[STRIP];
 
@@ -230,8 +231,8 @@ static void patch_moments(moments *all, patch t)
 }
 
 /* y = (x - m) s gain + shift for one group of channels of one pixel */
-INLINE void scale_group(float *y, const float *x, const float *gain, const float *shift, float m, float s, int64_t width,
-                        bool relu)
+INLINE void scale_group(float *y, const float *x, const float *gain, const float *shift, float m, float s,
+                        int64_t width, bool relu)
 {
     for (int64_t c = 0; c < width; c += VL) {
         vec a = v_mul(load_upto(gain + c, width - c), v_set(s));
@@ -241,8 +242,8 @@ INLINE void scale_group(float *y, const float *x, const float *gain, const float
 }
 
 /* Up to GROUPS groups of one batch item. The slices of pixels do not depend on the number of threads. */
-static void groups_norm(float *y, float *mean, float *rstd, const patch *t, const float *gain, const float *shift, float eps,
-                        bool relu)
+static void groups_norm(float *y, float *mean, float *rstd, const patch *t, const float *gain, const float *shift,
+                        float eps, bool relu)
 {
     moments part[SLICES][GROUPS];
     float m[GROUPS], s[GROUPS];
@@ -251,7 +252,8 @@ static void groups_norm(float *y, float *mean, float *rstd, const patch *t, cons
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < SLICES; i++) {
         int64_t first = least(i * step, t->pixels);
-        patch_moments(part[i], (patch){t->x + first * t->stride, least(step, t->pixels - first), t->groups, t->width, t->stride});
+        patch_moments(
+            part[i], (patch){t->x + first * t->stride, least(step, t->pixels - first), t->groups, t->width, t->stride});
     }
     for (int64_t g = 0; g < t->groups; g++) {
         moments all = part[0][g];
@@ -281,7 +283,7 @@ void LEVEL(group_norm)(float *y, float *mean, float *rstd, const float *x, const
         for (int64_t g = 0; g < groups; g += GROUPS) {
             int64_t at = b * pixels * channels + g * width, stat = b * groups + g;
             patch t = {x + at, pixels, least(GROUPS, groups - g), width, channels};
-            groups_norm(y + at, mean ? mean + stat : NULL, rstd ? rstd + stat : NULL, &t, gain + g * width, shift + g * width,
-                        eps, relu);
+            groups_norm(y + at, mean ? mean + stat : NULL, rstd ? rstd + stat : NULL, &t, gain + g * width,
+                        shift + g * width, eps, relu);
         }
 }

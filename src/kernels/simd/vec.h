@@ -1,4 +1,4 @@
-/* vec.h - one register of f32 for the instruction set this file is compiled for, and the functions kernels are written in.
+/* vec.h - one register of f32 of the instruction set compiled for, and the functions that kernels are written in.
  *
  * VL lanes. `n` in v_load_n, v_store_n, v_first is 1..VL; lanes beyond are zero and memory beyond is neither read nor
  * written.
@@ -156,8 +156,8 @@ INLINE vec v_exp(vec x)
     return v_scale2(v_fma(r, p, v_set(1)), n);
 }
 
-/* x Phi(x) of the normal distribution, and its slope. Phi comes from the complementary error function as e^(-u^2) times a
- * polynomial in 1 / (1 + 0.47 u), u = |x| / sqrt(2), which keeps the tail accurate. 1e-7 (absolute for |x| < 1). */
+/* x Phi(x) of the normal distribution, and its slope. Phi comes from the complementary error function as e^(-u^2) times
+ * a polynomial in 1 / (1 + 0.47 u), u = |x| / sqrt(2), which keeps the tail accurate. 1e-7 (absolute for |x| < 1). */
 INLINE vec v_gelu(vec x, vec *slope)
 {
     vec a = v_abs(x), t = v_div(v_set(1), v_fma(a, v_set(0.47f * 0.70710678f), v_set(1)));

@@ -16,7 +16,7 @@ typedef struct task {
 
 /* Its own memory, on the stack of its thread. */
 typedef struct workspace {
-    float q[TASK_ROWS * ATTENTION_MAX_DIM];   /* turned, times scale and log2 e: softmax is computed with powers of two */
+    float q[TASK_ROWS * ATTENTION_MAX_DIM]; /* turned, times scale and log2 e: softmax is computed with powers of two */
     float s[TASK_ROWS * ROW];                 /* scores, then weights */
     float o[TASK_ROWS * ATTENTION_MAX_DIM];
     float top[TASK_ROWS], sum[TASK_ROWS];       /* per query: largest score so far, sum of the weights relative to it */
@@ -43,7 +43,8 @@ static void pack_keys(float *to, const attention_args *a, int64_t b, int64_t h, 
 }
 
 /* Packs the values of one panel of keys. Those of masked keys become zero, whatever they are. */
-static void pack_values(float *to, const attention_args *a, const attention_layout *l, int64_t b, int64_t h, int64_t first)
+static void pack_values(float *to, const attention_args *a, const attention_layout *l, int64_t b, int64_t h,
+                        int64_t first)
 {
     for (int64_t j = first; j < first + PANEL; j++) {
         float *row = to + (j - first) * l->width;
@@ -91,7 +92,8 @@ static void score_panel(workspace *w, const task *t, const float *panel, int64_t
     int64_t dim = t->a->dim;
 
     for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
-        tile((count + VL - 1) / VL, w->s + r * ROW + at, ROW, w->q + r * dim, dim, panel, PANEL, dim, NULL, w->tops + r * VL);
+        tile((count + VL - 1) / VL, w->s + r * ROW + at, ROW, w->q + r * dim, dim, panel, PANEL, dim, NULL,
+             w->tops + r * VL);
 }
 
 /* Bias, masks and missing keys of one query's scores: what is not attended becomes -infinity. tops is found anew. */
@@ -146,8 +148,8 @@ static void gather_values(workspace *w, const task *t, const float *v, int64_t n
 
     for (int64_t c = 0; c < vecs; c += TILE_VECS)
         for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
-            tile(least(TILE_VECS, vecs - c), w->o + r * width + c * VL, width, w->s + r * ROW, ROW, v + c * VL, width, n,
-                 w->shrink + r, NULL);
+            tile(least(TILE_VECS, vecs - c), w->o + r * width + c * VL, width, w->s + r * ROW, ROW, v + c * VL, width,
+                 n, w->shrink + r, NULL);
 }
 
 static void store_outputs(const workspace *w, const task *t)
@@ -194,7 +196,8 @@ static void pack_wave(const attention_args *a, const attention_layout *l, float 
 
 #pragma omp parallel for schedule(static)
     for (int64_t item = 0; item < count * panels; item++) {
-        int64_t s = item / panels, b = (slice + s) / a->heads, h = (slice + s) % a->heads, first = item % panels * PANEL;
+        int64_t s = item / panels, b = (slice + s) / a->heads, h = (slice + s) % a->heads,
+                first = item % panels * PANEL;
         float *to = scratch + s * l->slice_floats;
         pack_keys(to + first * a->dim, a, b, h, first);
         pack_values(to + l->key_floats + first * l->width, a, l, b, h, first);

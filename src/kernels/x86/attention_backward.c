@@ -46,7 +46,8 @@ static float *side_at(side *s, float *p, int64_t n, int64_t padded, const backwa
     return p + 2 * padded;
 }
 
-static slice slice_at(const attention_args *a, const attention_grads *g, const backward_layout *l, int64_t b, int64_t h, float *p)
+static slice slice_at(const attention_args *a, const attention_grads *g, const backward_layout *l, int64_t b, int64_t h,
+                      float *p)
 {
     slice s = {.a = a, .g = g, .l = l, .b = b, .h = h};
 
@@ -67,8 +68,8 @@ static void pack_query(const slice *s, int64_t i)
     float lse = s->g->lse[(s->b * a->heads + s->h) * a->nq + i], sum = 0;
     const float *dy = s->g->dy + at, *y = s->g->y + at;
 
-    turn(s->queries.rows[0] + i * s->l->width, a->q + s->b * a->q_batch + i * a->q_stride + s->h * a->dim, angles(a, i, a->nq),
-         a->scale * LOG2_E, a->dim);
+    turn(s->queries.rows[0] + i * s->l->width, a->q + s->b * a->q_batch + i * a->q_stride + s->h * a->dim,
+         angles(a, i, a->nq), a->scale * LOG2_E, a->dim);
     memcpy(s->queries.rows[1] + i * s->l->width, dy, (size_t)a->dim * sizeof *dy);
     for (int64_t d = 0; d < a->dim; d++)
         sum += dy[d] * y[d];
@@ -118,7 +119,8 @@ static void pack_panel(const slice *s, const side *t, int64_t first)
     for (int i = 0; i < 2; i++)
         for (int64_t r = 0; r < PANEL; r += 8)
             for (int64_t d = 0; d < dim; d += 8)
-                transpose8(t->panels[i] + first * dim + d * PANEL + r, PANEL, t->rows[i] + (first + r) * width + d, width);
+                transpose8(t->panels[i] + first * dim + d * PANEL + r, PANEL, t->rows[i] + (first + r) * width + d,
+                           width);
 }
 
 /* Adds the bias to the scores of one key with queries first..first+n-1. */
@@ -150,8 +152,8 @@ static void add_bias_gradient(const slice *s, int64_t query, const float *ds, in
 }
 
 /* Scores and dy v of one block become weights and gradients of the scores. */
-static void block_weights(workspace *w, const slice *s, const side *rows, const side *cols, int64_t first, int64_t count,
-                          int64_t at, int64_t n)
+static void block_weights(workspace *w, const slice *s, const side *rows, const side *cols, int64_t first,
+                          int64_t count, int64_t at, int64_t n)
 {
     bool query = rows == &s->queries;
     int64_t end = (n + VL - 1) / VL * VL;
@@ -185,8 +187,8 @@ static void add_product(float *out, const float *weights, const float *rows, con
 
     for (int64_t c = 0; c < vecs; c += TILE_VECS)
         for (int64_t r = 0; r < padded; r += TILE_ROWS)
-            tile(least(TILE_VECS, vecs - c), out + r * width + c * VL, width, weights + r * ROW, ROW, rows + c * VL, width, n,
-                 keep, NULL);
+            tile(least(TILE_VECS, vecs - c), out + r * width + c * VL, width, weights + r * ROW, ROW, rows + c * VL,
+                 width, n, keep, NULL);
 }
 
 /* Adds the sums of some queries to dq, dbias_x and dbias_y. */
@@ -198,8 +200,8 @@ static void store_queries(const workspace *w, const slice *s, int64_t first, int
     for (int64_t i = first; i < first + count; i++) {
         const float *dbias = s->dbias + i * s->l->grid;
         if (g->dq)
-            turn_back(g->dq + s->b * a->q_batch + i * a->q_stride + s->h * a->dim, w->out[0] + (i - first) * s->l->width,
-                      angles(a, i, a->nq), a->scale, a->dim);
+            turn_back(g->dq + s->b * a->q_batch + i * a->q_stride + s->h * a->dim,
+                      w->out[0] + (i - first) * s->l->width, angles(a, i, a->nq), a->scale, a->dim);
         for (int64_t x = 0; g->dbias_x && s->bias && x < a->grid_w; x++)
             g->dbias_x[((s->b * a->nq + i) * a->grid_w + x) * a->heads + s->h] += dbias[x];
         for (int64_t y = 0; g->dbias_y && s->bias && y < a->grid_h; y++)
@@ -216,8 +218,8 @@ static void store_keys(const workspace *w, const slice *s, int64_t first, int64_
     for (int64_t j = first; j < first + count; j++) {
         int64_t from = (j - first) * s->l->width;
         if (g->dk)
-            turn_back(g->dk + s->b * a->k_batch + j * a->k_stride + s->h * a->dim, w->out[0] + from, angles(a, j, a->rope_keys),
-                      LN_2, a->dim);
+            turn_back(g->dk + s->b * a->k_batch + j * a->k_stride + s->h * a->dim, w->out[0] + from,
+                      angles(a, j, a->rope_keys), LN_2, a->dim);
         if (g->dv)
             turn_back(g->dv + s->b * a->v_batch + j * a->v_stride + s->h * a->dim, w->out[1] + from, NULL, 1, a->dim);
     }
@@ -239,10 +241,10 @@ static void propagate(const slice *s, const side *rows, const side *cols, int64_
         for (int64_t c = 0; c < n; c += PANEL)
             for (int64_t r = 0; r < padded; r += TILE_ROWS) {
                 int64_t vecs = (least(PANEL, n - c) + VL - 1) / VL;
-                tile(vecs, w.p + r * ROW + c, ROW, rows->rows[0] + (first + r) * width, width, cols->panels[0] + (at + c) * dim,
-                     PANEL, dim, NULL, NULL);
-                tile(vecs, w.ds + r * ROW + c, ROW, rows->rows[1] + (first + r) * width, width, cols->panels[1] + (at + c) * dim,
-                     PANEL, dim, NULL, NULL);
+                tile(vecs, w.p + r * ROW + c, ROW, rows->rows[0] + (first + r) * width, width,
+                     cols->panels[0] + (at + c) * dim, PANEL, dim, NULL, NULL);
+                tile(vecs, w.ds + r * ROW + c, ROW, rows->rows[1] + (first + r) * width, width,
+                     cols->panels[1] + (at + c) * dim, PANEL, dim, NULL, NULL);
             }
         block_weights(&w, s, rows, cols, first, count, at, n);
         add_product(w.out[0], w.ds, cols->rows[0] + at * width, s, padded, n);
@@ -256,8 +258,8 @@ static void propagate(const slice *s, const side *rows, const side *cols, int64_
 }
 
 /* Some heads of one batch item. */
-static void wave_backward(const attention_args *a, const attention_grads *g, const backward_layout *l, int64_t b, int64_t h,
-                          int64_t heads)
+static void wave_backward(const attention_args *a, const attention_grads *g, const backward_layout *l, int64_t b,
+                          int64_t h, int64_t heads)
 {
     float *scratch = g->scratch;
     int64_t panels = (l->queries + l->keys) / PANEL, query_panels = l->queries / PANEL;

@@ -1,8 +1,8 @@
 /* tile.h - the inner loop of attention: a small matrix product whose sums stay in registers.
  *
- * out[r, c] = scale[r] out[r, c] + sum_k a[r, k] b[k, c] for TILE_ROWS rows and `vecs` registers of columns; without scale
- * the old values are not read. a is read one value at a time, b a register at a time. top, unless NULL, holds VL values
- * per row that are raised to the largest sums, lane by lane.
+ * out[r, c] = scale[r] out[r, c] + sum_k a[r, k] b[k, c] for TILE_ROWS rows and `vecs` registers of columns; without
+ * scale the old values are not read. a is read one value at a time, b a register at a time. top, unless NULL, holds VL
+ * values per row that are raised to the largest sums, lane by lane.
  */
 #ifndef KERNELS_X86_TILE_H
 #define KERNELS_X86_TILE_H
@@ -17,8 +17,8 @@ enum { TILE_ROWS = 6, TILE_VECS = 2 };      /* 12 of 16 */
 
 enum { PANEL = TILE_VECS * VL };            /* columns side by side in a packed panel */
 
-INLINE void tile_of(int vecs, float *out, int64_t ldo, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t n,
-                    const float *scale, float *top)
+INLINE void tile_of(int vecs, float *out, int64_t ldo, const float *a, int64_t lda, const float *b, int64_t ldb,
+                    int64_t n, const float *scale, float *top)
 {
     vec sum[TILE_ROWS][TILE_VECS];
 
@@ -47,8 +47,8 @@ INLINE void tile_of(int vecs, float *out, int64_t ldo, const float *a, int64_t l
 }
 
 /* 1 <= vecs <= TILE_VECS */
-INLINE void tile(int64_t vecs, float *out, int64_t ldo, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t n,
-                 const float *scale, float *top)
+INLINE void tile(int64_t vecs, float *out, int64_t ldo, const float *a, int64_t lda, const float *b, int64_t ldb,
+                 int64_t n, const float *scale, float *top)
 {
     switch (vecs) {
     case 1: tile_of(1, out, ldo, a, lda, b, ldb, n, scale, top); break;
