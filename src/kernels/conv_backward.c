@@ -18,8 +18,8 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* c += op(a) b on one thread: c is m x n, inner side k. */
-static bool add_product(char op, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb,
-                        float *c, int64_t ldc)
+static bool add_product(char op, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                        int64_t ldb, float *c, int64_t ldc)
 {
     return dnnl_sgemm(op, 'N', m, n, k, 1, a, lda, b, ldb, 1, c, ldc) == dnnl_success;
 }
