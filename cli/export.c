@@ -65,11 +65,31 @@ static void print_compared(void *user, const samite_compared *c)
     fflush(stdout);
 }
 
-static int export_model(const export_settings *s, samite_error *err)
+typedef int (*export_fn)(samite_model *m, const samite_export_options *o, samite_error *err);
+
+static const struct {
+    const char *name;
+    export_fn   run;
+} formats[] = {{"onnx", samite_export_onnx}, {"paddle", samite_export_paddle}};
+
+static export_fn format_of(const char *name)
 {
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (!strcmp(formats[i].name, name))
+            return formats[i].run;
+    return NULL;
+}
+
+static int export_model(const export_settings *s, const char *format, samite_error *err)
+{
+    export_fn write = format_of(format);
     samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
     samite_model *m;
     bool begun = false;
+    if (!write)
+        return fail(err, SAMITE_USAGE, "\"%s\" is no format: onnx or paddle", format);
+    if (s->check && write != samite_export_onnx)
+        return fail(err, SAMITE_USAGE, "--check works for onnx only");
     if (!s->out)
         return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
     int code = parts_from(&o.parts, s->parts, err);
@@ -84,7 +104,7 @@ static int export_model(const export_settings *s, samite_error *err)
     o.library = s->library;
     o.each = print_compared;
     o.user = &begun;
-    code = samite_export_onnx(m, &o, err);
+    code = write(m, &o, err);
     if (!code)
         code = check_interrupt(err);
     if (!code && s->check)
@@ -101,8 +121,7 @@ static int run(int argc, char **argv)
     int status;
     if (command_parse(&export_command, &s, argc, argv, &rest, 1, 1, &status)) {
         progress_begin(s.engine.quiet);
-        int code = strcmp(rest.item[0], "onnx") ? fail(&err, SAMITE_USAGE, "\"%s\" is no format: onnx", rest.item[0])
-                                                : export_model(&s, &err);
+        int code = export_model(&s, rest.item[0], &err);
         progress_end();
         status = finish_output(code ? report(&err) : EXIT_OK);
     }
@@ -111,13 +130,15 @@ static int run(int argc, char **argv)
 }
 
 static const char details[] =
-    "Files in DIR: image_encoder.onnx, text_encoder.onnx, grounding_head.onnx (opset 17, fixed shapes).\n"
+    "onnx: image_encoder.onnx, text_encoder.onnx, grounding_head.onnx in DIR (opset 17, fixed shapes).\n"
+    "paddle: the same parts as PART.json and PART.pdiparams, and all weights as sam3.pdparams (PaddlePaddle 3).\n"
     "\n"
     "Examples:\n"
     "  samite export onnx -m sam3.pt --out parts\n"
     "  samite export onnx -m sam3.pt --out parts --check\n"
-    "  samite export onnx -m sam3.pt --out parts --parts image --size 672\n";
+    "  samite export onnx -m sam3.pt --out parts --parts image --size 672\n"
+    "  samite export paddle -m sam3.pt --out paddle\n";
 
 const command export_command = {
-    "export", "write a model as files for other engines", "export onnx -m MODEL --out DIR [options]", details, options, run,
+    "export", "write a model as files for other engines", "export onnx|paddle -m MODEL --out DIR [options]", details, options, run,
 };

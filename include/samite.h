@@ -149,8 +149,9 @@ typedef struct samite_prompt {
     float             score;           /* least score of a result, 0..1 */
     int               max_results;     /* 0 = no limit */
     int               no_masks;        /* 1: boxes and scores only, much cheaper */
+    int               whole_boxes;     /* 1: boxes are not cut at the border of the picture, as in official evaluations */
 } samite_prompt;
-#define SAMITE_PROMPT_INIT {sizeof(samite_prompt), NULL, NULL, 0, 0.5f, 0, 0}
+#define SAMITE_PROMPT_INIT {sizeof(samite_prompt), NULL, NULL, 0, 0.5f, 0, 0, 0}
 
 /* COCO run lengths: column by column, background first. */
 typedef struct samite_mask {
@@ -161,7 +162,7 @@ typedef struct samite_mask {
 
 typedef struct samite_instance {
     float       score;                 /* sigmoid(logit) x sigmoid(presence) */
-    float       box[4];                /* x0 y0 x1 y1 in pixels, inside the picture */
+    float       box[4];                /* x0 y0 x1 y1 in pixels, inside the picture (but see whole_boxes) */
     uint64_t    area;                  /* pixels of the mask; of the box when there is none */
     samite_mask mask;                  /* runs == 0 without masks */
 } samite_instance;
@@ -416,6 +417,9 @@ typedef struct samite_export_options {
 /* Writes ONNX files (opset 17, fixed shapes) from the model; every file is checked for its structure afterwards. The input
  * side is that of the model as opened. */
 SAMITE_API int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_error *err);
+/* PaddlePaddle 3: PART.json and PART.pdiparams of the same parts, and sam3.pdparams with all weights (matrices of linear
+ * layers [in, out]). Of the options, `external` has no meaning here. */
+SAMITE_API int samite_export_paddle(samite_model *m, const samite_export_options *o, samite_error *err);
 /* Runs the files of `folder` in another engine and compares every output with the model's. SAMITE_FAILED when one differs
  * by more than 1e-3 of its largest value (or of 1), or its cosine is below 0.9999. */
 SAMITE_API int samite_export_check(samite_model *m, const samite_export_options *o, samite_error *err);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "export/to_onnx.h"
+#include "export/to_paddle.h"
 #include "formats/onnx.h"
 #include "runtime/config_file.h"
 
@@ -23,6 +24,8 @@ static const char *file_of(const char *path)
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
+
+/* ---- ONNX ---- */
 
 static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o,
                       samite_error *err)
@@ -60,11 +63,24 @@ bool export_wanted(const samite_export_options *o, int p)
     return (o->parts ? o->parts : (unsigned)SAMITE_PARTS_DETECTOR) >> p & 1;
 }
 
-int samite_export_onnx(samite_model *m, const samite_export_options *options, samite_error *err)
+typedef int (*part_writer)(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err);
+
+static int write_onnx(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
 {
-    if (!m || !options || !options->folder)
-        return fail(err, SAMITE_USAGE, "samite_export_onnx: no model or no folder given");
+    char *path = export_path(o->folder, p);
+    int code = path ? write_part(m, p, path, o, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
+    if (!code)
+        code = onnx_check(path, false, err);
+    free(path);
+    return code;
+}
+
+static int write_parts(samite_model *m, const samite_export_options *options, part_writer writer, samite_error *err)
+{
     samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    if (!m || !options || !options->folder)
+        return fail(err, SAMITE_USAGE, "samite_export: no model or no folder given");
     options_copy(&o, sizeof o, options, options->size);
     int code = make_folders(o.folder, err);
     if (!code && !m->n->available[PART_MASK_HEAD])
@@ -72,15 +88,43 @@ int samite_export_onnx(samite_model *m, const samite_export_options *options, sa
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
         if (!export_wanted(&o, p))
             continue;
-        char *path = export_path(o.folder, (export_part)p);
         if (m->options.progress && m->options.progress(m->options.user, "export", (uint64_t)p, EXPORT_PARTS))
             code = fail(err, SAMITE_CANCELLED, "stopped");
         else
-            code = path ? write_part(m, (export_part)p, path, &o, err)
-                        : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o.folder);
-        if (!code)
-            code = onnx_check(path, false, err);
-        free(path);
+            code = writer(m, (export_part)p, &o, err);
     }
+    return code;
+}
+
+int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_error *err)
+{
+    return write_parts(m, o, write_onnx, err);
+}
+
+/* ---- Paddle ---- */
+
+static int write_paddle(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
+{
+    graph g;
+    part_options options = {.batch = 1, .prompt = o->prompt_length};
+    char *prefix = path_join(o->folder, export_part_name(p));
+    int code = export_part_graph(&g, m->n->net, p, &options, err);
+    if (!code)
+        code = prefix ? graph_to_paddle(&g, prefix, values_of, m->n, err)
+                      : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
+    graph_close(&g);
+    free(prefix);
+    return code;
+}
+
+int samite_export_paddle(samite_model *m, const samite_export_options *o, samite_error *err)
+{
+    int code = write_parts(m, o, write_paddle, err);
+    if (code)
+        return code;
+    char *path = path_join(o->folder, "sam3.pdparams");
+    code = path ? model_to_pdparams(m->n->net, path, values_of, m->n, err)
+                : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
+    free(path);
     return code;
 }
