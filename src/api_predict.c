@@ -88,6 +88,7 @@ static int ask(worker *w, int32_t category, samite_error *err)
     p.score = b->count == b->most ? b->item[b->count - 1].score : 0;
     p.max_results = (int)b->most;
     p.no_masks = !masks;
+    p.whole_boxes = 1;
     int code = samite_image_segment(w->image, &p, &res, err);
     for (int i = 0; i < (code ? 0 : res->count) && !code; i++) {
         const samite_instance *s = &res->instance[i];

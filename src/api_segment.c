@@ -106,12 +106,13 @@ static float inside(float v, float limit)
     return v < 0 ? 0 : v > limit ? limit : v;
 }
 
-static void set_box(samite_instance *s, const float *b, float w, float h)
+/* Corners in pixels; `whole`: also where they lie outside the picture. */
+static void set_box(samite_instance *s, const float *b, float w, float h, bool whole)
 {
-    s->box[0] = inside((b[0] - 0.5f * b[2]) * w, w);
-    s->box[1] = inside((b[1] - 0.5f * b[3]) * h, h);
-    s->box[2] = inside((b[0] + 0.5f * b[2]) * w, w);
-    s->box[3] = inside((b[1] + 0.5f * b[3]) * h, h);
+    const float corner[4] = {(b[0] - 0.5f * b[2]) * w, (b[1] - 0.5f * b[3]) * h, (b[0] + 0.5f * b[2]) * w,
+                             (b[1] + 0.5f * b[3]) * h};
+    for (int i = 0; i < 4; i++)
+        s->box[i] = whole ? corner[i] : inside(corner[i], i % 2 ? h : w);
     s->area = (uint64_t)((s->box[2] - s->box[0]) * (s->box[3] - s->box[1]) + 0.5f);
 }
 
@@ -167,7 +168,8 @@ static int collect(samite_image *im, const samite_prompt *p, const answers *foun
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %d results", n);
     for (int i = 0; !code && i < n; i++) {
         res->instance[i].score = chosen[i].score;
-        set_box(&res->instance[i], found->boxes + 4 * chosen[i].query, (float)im->width, (float)im->height);
+        set_box(&res->instance[i], found->boxes + 4 * chosen[i].query, (float)im->width, (float)im->height,
+                p->whole_boxes != 0);
     }
     res->count = code ? 0 : n;
     if (!code && n && !p->no_masks && (found->masks || im->model->n->available[PART_MASK_HEAD]))
