@@ -107,47 +107,20 @@ void train_matches(train_reference *t, const char *name, const match *ours, int 
     (void)of;
 }
 
-static void one_loss(train_reference *t, const char *where, const json_t *theirs, const char *name, const char *suffix,
-                     double ours)
-{
-    char key[64], title[128];
-    snprintf(key, sizeof key, "%s%s", name, suffix);
-    const json_t *v = json_object_get(theirs, key);
-    if (!json_is_number(v))
-        return;
-    snprintf(title, sizeof title, "%s%s", where, key);
-    train_number(t, title, ours, json_number_value(v), LOSS_BAR, 1e-2);
-}
-
 void train_losses(train_reference *t, int step, const step_losses *l, const json_t *theirs, bool masks)
 {
-    char where[32], suffix[32];
-    snprintf(where, sizeof where, "step.%d.", step);
-    for (int i = 0; i < l->layers; i++) {
-        bool last = i + 1 == l->layers;
-        for (int half = 0; half < 2; half++) {
-            const loss_terms *x = half ? &l->many[i] : &l->one[i];
-            if (last)
-                snprintf(suffix, sizeof suffix, "%s", half ? "_o2m" : "");
-            else
-                snprintf(suffix, sizeof suffix, "_aux_%d%s", i, half ? "_o2m" : "");
-            one_loss(t, where, theirs, "loss_bbox", suffix, x->bbox);
-            one_loss(t, where, theirs, "loss_giou", suffix, x->giou);
-            one_loss(t, where, theirs, "loss_ce", suffix, x->ce);
-            one_loss(t, where, theirs, "ce_f1", suffix, (half ? official_weights.one_to_many : 1) * terms_f1(x));
-            one_loss(t, where, theirs, "presence_loss", suffix, x->presence);
-            one_loss(t, where, theirs, "presence_dec_acc", suffix, x->presence_accuracy);
-            if (masks && last) {
-                one_loss(t, where, theirs, "loss_mask", suffix, x->mask);
-                one_loss(t, where, theirs, "loss_dice", suffix, x->dice);
-            }
-        }
+    char title[128];
+    named_loss *ours = malloc(sizeof *ours * LOSS_NAMES);
+    int n = ours ? losses_by_name(ours, l, &official_weights, masks) : 0;
+    for (int i = 0; i < n; i++) {
+        const json_t *v = json_object_get(theirs, ours[i].name);
+        if (!json_is_number(v))
+            continue;
+        snprintf(title, sizeof title, "step.%d.%s", step, ours[i].name);
+        train_number(t, title, ours[i].value, json_number_value(v), LOSS_BAR, 1e-2);
     }
-    if (masks) {
-        one_loss(t, where, theirs, "loss_semantic_seg", "", l->semantic);
-        one_loss(t, where, theirs, "loss_semantic_dice", "", l->semantic_dice);
-    }
-    one_loss(t, where, theirs, "core_loss", "", l->core);
+    t->a->out_of_memory |= !ours;
+    free(ours);
 }
 
 /* ---- targets ---- */

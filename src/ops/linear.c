@@ -85,7 +85,7 @@ static void linear_backward(run *r, const op_node *n)
 
 static const op_info linear_op = {"linear", linear_backward, false};
 
-static tensor *linear_call(run *r, tensor *x, const linear_w *w, activation act, tensor *residual)
+static tensor *linear_plain(run *r, tensor *x, const linear_w *w, activation act, tensor *residual)
 {
     linear_attributes a = {w, act};
     op_call c = {.op = &linear_op, .in = {x, residual}, .inputs = residual ? 2 : 1, .params = {w->w, w->b},
@@ -108,6 +108,17 @@ static tensor *linear_call(run *r, tensor *x, const linear_w *w, activation act,
     if (op_computes(r, y) && !linear_compute(w, y->data, pre, x, act, residual ? residual->data : NULL, scratch))
         return op_engine_failed(r, &c);
     return op_finish(r, &c, y);
+}
+
+/* An adapter is made of ops of its own: what it changes has to be there before the activation. */
+static tensor *linear_call(run *r, tensor *x, const linear_w *w, activation act, tensor *residual)
+{
+    const adapter_w *a = w->adapter;
+    if (!a)
+        return linear_plain(r, x, w, act, residual);
+    tensor *y = linear_plain(r, x, w, ACT_NONE, residual);
+    y = linear_plain(r, scale(r, linear_plain(r, x, &a->down, ACT_NONE, NULL), a->scale), &a->up, ACT_NONE, y);
+    return act == ACT_NONE ? y : activate(r, y, act);
 }
 
 tensor *linear(run *r, tensor *x, const linear_w *w)

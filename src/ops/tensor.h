@@ -37,7 +37,14 @@ typedef struct linear {
     int64_t       first;       /* first row of w and b used */
     int64_t       in, out;
     gemm_weights *packed;      /* made once by linear_pack for inference; NULL = use w as it is */
+    const struct adapter_w *adapter;   /* learnt beside frozen weights, or NULL */
 } linear_w;
+
+/* Low-rank change of a linear layer: y += scale (x down^T) up^T. */
+typedef struct adapter_w {
+    linear_w down, up;         /* [rank, in], [out, rank]; no bias */
+    float    scale;
+} adapter_w;
 
 typedef struct conv_w {
     param        *w, *b;       /* w [out, in / groups, kernel, kernel] */

@@ -173,6 +173,22 @@ static void add_terms(loss_terms *sum, const loss_terms *x, double weight)
     sum->presence_accuracy += weight * x->presence_accuracy;
 }
 
+/* false: notes the image and the prompt. */
+static bool finite_answers(picture *p, const decoder_layer_output *y)
+{
+    for (int b = 0; b < p->prompts; b++) {
+        float sum = y->presence->data[b] * 0;
+        for (int64_t i = (int64_t)b * p->queries; i < (int64_t)(b + 1) * p->queries; i++)
+            sum += p->logits[i] * 0 + (p->boxes[4 * i] + p->boxes[4 * i + 1] + p->boxes[4 * i + 2] + p->boxes[4 * i + 3]) * 0;
+        if (sum == 0)
+            continue;
+        p->losses->bad_image = p->image;
+        p->losses->bad_prompt = p->first + b;
+        return false;
+    }
+    return true;
+}
+
 static int layer_half(picture *p, int half, int layer, samite_error *err)
 {
     const decoder_layer_output *y = &p->found.layer[layer];
@@ -185,6 +201,8 @@ static int layer_half(picture *p, int half, int layer, samite_error *err)
     take_half(p->logits, y->logits, half, p->prompts, p->queries, 1);
     take_half(p->boxes, y->boxes, half, p->prompts, p->queries, 4);
     answers a = {p->queries, p->logits, p->boxes};
+    if (!finite_answers(p, y))
+        return fail(err, SAMITE_FAILED, "an answer of layer %d to prompt %d is no finite number", layer, p->losses->bad_prompt);
     int code = match_half(p, half, layer, &a, err);
     if (code)
         return code;
@@ -416,7 +434,7 @@ batch_counts batch_count(const batch *b)
 
 int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err)
 {
-    *out = (step_losses){.layers = n->net->decoder.layers};
+    *out = (step_losses){.layers = n->net->decoder.layers, .bad_image = -1, .bad_prompt = -1};
     batch_counts all = o->counts ? *o->counts : batch_count(b);
     picture p = {.r = t->prompts, .n = n, .b = b, .o = o, .losses = out, .present = all.present,
                  .norms = {fmax(1, all.objects), sqrt(all.prompts), (int)all.prompts}};

@@ -28,7 +28,13 @@ typedef struct step_losses {
     loss_terms one[DECODER_MAX_LAYERS], many[DECODER_MAX_LAYERS];   /* many is already multiplied by its weight */
     double     semantic, semantic_dice;
     double     core;           /* what is minimised */
+    int        bad_image, bad_prompt;   /* of the batch, where an answer was not finite (batch_gradients: SAMITE_FAILED); -1 */
 } step_losses;
+
+/* The losses by their official names, in the official order; at most LOSS_NAMES of them. Returns how many. */
+typedef struct named_loss { char name[40]; double value; } named_loss;
+enum { LOSS_NAMES = 8 * 2 * DECODER_MAX_LAYERS + 8 };
+int losses_by_name(named_loss *out, const step_losses *l, const loss_weights *w, bool masks);
 
 /* For those who look: called once per picture and chunk of prompts after its backward pass, before the tape is forgotten. */
 typedef struct picture_answers {

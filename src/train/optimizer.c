@@ -58,40 +58,57 @@ static bool reached(const entry *e, bool masks)
     return masks || (e->part != PART_MASK_HEAD && !strstr(name, "convs.0.") && !strstr(name, "convs.1."));
 }
 
-static int make_learner(learner *l, native *n, entry *e, const optimizer *o, bool masks, samite_error *err)
+/* `values` are taken over; NULL: the tensor has its own already. */
+static int make_learner(learner *l, const native *n, entry *e, const optimizer *o, bool masks, float *values, samite_error *err)
 {
     size_t bytes = sizeof(float) * (size_t)tensor_count(&e->p.t);
     *l = (learner){.e = e, .touched = reached(e, masks), .base_rate = base_rate(e->p.name, &o->rates, n->net->c.vit_depth),
                    .decay = decays(e) ? o->rates.weight_decay : 0};
-    float *values = native_values(n, e);
     l->m = calloc(1, bytes + 1);
     l->v = calloc(1, bytes + 1);
     float *grad = calloc(1, bytes + 1);
-    if (!values || !l->m || !l->v || !grad) {
+    if (!l->m || !l->v || !grad) {
         free(values);
         free(grad);
         return fail(err, SAMITE_RESOURCE, "not enough memory to train %s", e->p.name);
     }
-    if (e->p.owned)
-        free(e->p.t.data);
+    if (values) {
+        if (e->p.owned)
+            free(e->p.t.data);
+        e->p.t.data = values;
+    }
     free(e->p.t.grad);
-    e->p.t.data = values;
     e->p.t.grad = grad;
     e->p.owned = e->p.trainable = true;
     return 0;
 }
 
+int optimizer_add(optimizer *o, native *n, entry *e, samite_error *err)
+{
+    if (o->count == o->room) {
+        int room = 2 * o->room + 64;
+        learner *more = realloc(o->item, sizeof *more * (size_t)room);
+        if (!more)
+            return fail(err, SAMITE_RESOURCE, "not enough memory to train %s", e->p.name);
+        o->item = more;
+        o->room = room;
+    }
+    return make_learner(&o->item[o->count++], n, e, o, true, NULL, err);
+}
+
 int optimizer_open(optimizer *o, native *n, unsigned parts, bool masks, const learn_rates *rates, samite_error *err)
 {
     registry *g = &n->net->all;
-    *o = (optimizer){.rates = *rates, .item = calloc(g->count + 1, sizeof *o->item)};
+    *o = (optimizer){.rates = *rates, .item = calloc(g->count + 1, sizeof *o->item), .room = (int)g->count + 1};
     if (!o->item)
         return fail(err, SAMITE_RESOURCE, "not enough memory to train %zu tensors", g->count);
     for (size_t i = 0; i < g->count; i++) {
         entry *e = g->entries[i];
         if (!(parts >> e->part & 1) || e->missing)
             continue;
-        int code = make_learner(&o->item[o->count++], n, e, o, masks, err);
+        float *values = native_values(n, e);
+        int code = values ? make_learner(&o->item[o->count++], n, e, o, masks, values, err)
+                          : fail(err, SAMITE_RESOURCE, "not enough memory to train %s", e->p.name);
         if (code) {
             optimizer_close(o);
             return code;
@@ -118,6 +135,26 @@ void optimizer_zero(optimizer *o)
 {
     for (int i = 0; i < o->count; i++)
         memset(o->item[i].e->p.t.grad, 0, sizeof(float) * (size_t)tensor_count(&o->item[i].e->p.t));
+}
+
+/* What a tensor's rate is called: the part, and in the trunk the block. */
+static const char *group_name(const char *name)
+{
+    return starts_with(name, TRUNK) ? "trunk" : starts_with(name, VISION) ? "neck" : starts_with(name, LANGUAGE) ? "text" : "rest";
+}
+
+int optimizer_groups(const optimizer *o, rate_group *out, int room)
+{
+    int n = 0;
+    for (int i = 0; i < o->count; i++) {
+        rate_group g = {group_name(o->item[i].e->p.name), o->item[i].base_rate};
+        int k = 0;
+        while (k < n && (out[k].rate != g.rate || strcmp(out[k].name, g.name) != 0))
+            k++;
+        if (k == n && n < room)
+            out[n++] = g;
+    }
+    return n;
 }
 
 static double squares(const float *x, int64_t n)

@@ -26,16 +26,22 @@ typedef struct learner {
 typedef struct optimizer {
     learn_rates rates;
     learner    *item;
-    int         count;
+    int         count, room;
 } optimizer;
 
 /* Makes the tensors of `parts` (1 << PART_..) trainable: own f32 copies and gradients. masks: the mask head takes part. */
 int  optimizer_open(optimizer *o, native *n, unsigned parts, bool masks, const learn_rates *rates, samite_error *err);
+/* One more tensor that learns, with values and room of its own (an adapter); the rates are those of the part it names. */
+int  optimizer_add(optimizer *o, native *n, entry *e, samite_error *err);
 void optimizer_close(optimizer *o);    /* tensors keep their values */
 void optimizer_zero(optimizer *o);     /* gradients to 0 */
 double optimizer_norm(const optimizer *o);
 /* Clips by the norm and steps with every rate multiplied by `factor` (see schedule_factor). */
 void optimizer_step(optimizer *o, double norm, double factor);
+
+/* Rates that differ, ascending by place of first use; at most `room`; returns how many. For logs. */
+typedef struct rate_group { const char *name; double rate; } rate_group;
+int optimizer_groups(const optimizer *o, rate_group *out, int room);
 
 /* The official schedule as a factor of the base rate: step = int(epochs done x steps per epoch), where = share of the
  * whole training done. The first step gets 0. */

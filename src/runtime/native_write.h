@@ -1,0 +1,14 @@
+/* native_write.h - a network with its values into a file under official names, what was learnt included. */
+#ifndef RUNTIME_NATIVE_WRITE_H
+#define RUNTIME_NATIVE_WRITE_H
+
+#include "runtime/native.h"
+
+/* Writes every tensor of the model's file (or formula) to `path` (.safetensors or .pt); values of trainable tensors are
+ * taken from memory, as f32. type: of all other float tensors, "f32", "f16", "bf16", or NULL = as stored. `step` (may be
+ * NULL) is told how many of how many tensors are done; nonzero = stop. The file appears whole or not at all. */
+int native_write(const native *n, const char *path, const char *type, native_progress step, void *user, samite_error *err);
+/* Bytes of that file, near enough to ask for disk space. */
+uint64_t native_write_bytes(const native *n);
+
+#endif
