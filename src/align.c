@@ -17,6 +17,9 @@
 #define DEEP_RELATIVE    2e-3
 #define DEEP_COSINE      0.9999
 #define DEEP_BLOCKS      16
+/* In bf16 single values may be far off; the direction of a tensor may not. */
+#define BF16_RELATIVE    1.0
+#define BF16_COSINE      0.9995
 
 #define MAX_FILES 16
 
@@ -120,9 +123,11 @@ static int align_folder(aligner *a, samite_model *m, samite_error *err)
 
 static void set_tolerance(aligner *a, const samite_model *m)
 {
-    bool deep = m && m->n->net->c.vit_depth > DEEP_BLOCKS;
-    a->max_relative = a->o->max_relative > 0 ? a->o->max_relative : deep ? DEEP_RELATIVE : SHALLOW_RELATIVE;
-    a->min_cosine = a->o->min_cosine > 0 ? a->o->min_cosine : deep ? DEEP_COSINE : SHALLOW_COSINE;
+    bool deep = m && m->n->net->c.vit_depth > DEEP_BLOCKS, exact = !m || m->n->type == GEMM_F32;
+    double relative = exact ? deep ? DEEP_RELATIVE : SHALLOW_RELATIVE : BF16_RELATIVE;
+    double cosine = exact ? deep ? DEEP_COSINE : SHALLOW_COSINE : BF16_COSINE;
+    a->max_relative = a->o->max_relative > 0 ? a->o->max_relative : relative;
+    a->min_cosine = a->o->min_cosine > 0 ? a->o->min_cosine : cosine;
 }
 
 int samite_align(samite_model *m, const samite_align_options *options, samite_align_summary *out, samite_error *err)
