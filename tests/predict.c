@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "io/image.h"
@@ -129,6 +131,36 @@ static void whole_run_is_complete(void **state)
     assert_int_equal(p.done_before, 4);
 }
 
+/* What is left out early because others are better would not have been kept anyway; boxes may leave the picture. */
+static void best_are_kept(void **state)
+{
+    samite_predict_options o = options("all");
+    size_t at = 0, i;
+    int outside = 0;
+    json_int_t image = -1;
+    int kept = 0;
+    json_t *one;
+    o.most = 1000;
+    predict(&o);
+    char *s = contents("whole", "predictions.json"), *t = contents("all", "predictions.json");
+    json_t *best = json_loads(s, 0, NULL), *all = json_loads(t, 0, NULL);
+    assert_true(json_array_size(all) > json_array_size(best));
+    json_array_foreach(all, i, one) {
+        json_int_t id = json_integer_value(json_object_get(one, "image_id"));
+        kept = id == image ? kept + 1 : 0;
+        image = id;
+        if (kept < 5)
+            assert_true(json_equal(one, json_array_get(best, at++)));
+        outside += json_number_value(json_array_get(json_object_get(one, "bbox"), 0)) < 0;
+    }
+    assert_int_equal(at, json_array_size(best));
+    assert_true(outside > 0);
+    json_decref(best);
+    json_decref(all);
+    free(s);
+    free(t);
+}
+
 static void shards_give_the_same(void **state)
 {
     for (int i = 3; i >= 1; i--) {
@@ -243,9 +275,10 @@ static void bad_pictures_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_run_is_complete),      cmocka_unit_test(shards_give_the_same),
-        cmocka_unit_test(stopped_run_goes_on),        cmocka_unit_test(fewer_images_and_prompts),
-        cmocka_unit_test(other_words_change_results), cmocka_unit_test(bad_pictures_are_left_out),
+        cmocka_unit_test(whole_run_is_complete),     cmocka_unit_test(best_are_kept),
+        cmocka_unit_test(shards_give_the_same),      cmocka_unit_test(stopped_run_goes_on),
+        cmocka_unit_test(fewer_images_and_prompts),  cmocka_unit_test(other_words_change_results),
+        cmocka_unit_test(bad_pictures_are_left_out),
     };
     return cmocka_run_group_tests(tests, set_up, clean_up);
 }
