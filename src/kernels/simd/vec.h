@@ -109,19 +109,6 @@ INLINE vec v_scale2(vec p, vec n)
 
 #endif
 
-/* 2^x to 1e-7 (relative), 0 from -160 down and infinity from 130 up; NaN stays NaN. */
-INLINE vec v_exp2(vec x)
-{
-    vec t = v_min(v_set(130), v_max(v_set(-160), x)), n = v_round(t), r = v_sub(t, n);
-    vec p = v_fma(r, v_set(1.5345812e-4f), v_set(1.3399932e-3f));
-
-    p = v_fma(r, p, v_set(9.618489e-3f));
-    p = v_fma(r, p, v_set(5.5503286e-2f));
-    p = v_fma(r, p, v_set(0.24022646f));
-    p = v_fma(r, p, v_set(0.6931472f));
-    return v_scale2(v_fma(r, p, v_set(1)), n);
-}
-
 /* 2^x for x up to 1, to 1.5e-7 (relative); 0 below -126; NaN stays NaN. The cheap one, for softmax. */
 INLINE vec v_exp2_weight(vec x)
 {
