@@ -64,9 +64,8 @@ layer src/model ops base
 for upper in export track runtime; do
     layer "src/$upper" model ops io formats base
 done
-for upper in train eval; do          # they run a network with its weights
-    layer "src/$upper" runtime model ops io formats base
-done
+layer src/eval runtime model ops io formats base       # runs a network with its weights
+layer src/train eval runtime model ops io formats base # reads data as evaluation does, and validates with it
 
 never src '(^|[^a-zA-Z_.>])(printf|puts|putchar|perror|exit|_exit|abort|vprintf)[[:space:]]*\(' \
     "library code never prints or exits"
