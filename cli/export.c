@@ -7,9 +7,9 @@
 
 typedef struct export_settings {
     engine_settings engine;
-    const char     *out, *parts, *weights, *by, *library;
+    const char     *out, *parts, *weights, *by, *library, *soc, *precision;
     int             prompt;
-    bool            check;
+    bool            check, aipp;
 } export_settings;
 
 static const option options[] = {
@@ -23,6 +23,11 @@ static const option options[] = {
      .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
     {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
      .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
+    {"--soc", 0, OPTION_TEXT, offsetof(export_settings, soc), "CHIP", .help = "ascend: Ascend310P3, Ascend910B3, ..."},
+    {"--precision", 0, OPTION_CHOICE, offsetof(export_settings, precision), "KIND",
+     .help = "ascend: fast, mixed or exact (default: fast)", .choices = "fast|mixed|exact"},
+    {"--aipp", 0, OPTION_FLAG, offsetof(export_settings, aipp), NULL,
+     .help = "ascend: pictures as 8-bit RGB, normalised on the chip"},
     {"--check", 0, OPTION_FLAG, offsetof(export_settings, check), NULL,
      .help = "run the files in another engine and compare every output with this one's"},
     {"--by", 0, OPTION_TEXT, offsetof(export_settings, by), "ENGINE",
@@ -70,7 +75,7 @@ typedef int (*export_fn)(samite_model *m, const samite_export_options *o, samite
 static const struct {
     const char *name;
     export_fn   run;
-} formats[] = {{"onnx", samite_export_onnx}, {"paddle", samite_export_paddle}};
+} formats[] = {{"onnx", samite_export_onnx}, {"paddle", samite_export_paddle}, {"ascend", samite_export_ascend}};
 
 static export_fn format_of(const char *name)
 {
@@ -87,9 +92,9 @@ static int export_model(const export_settings *s, const char *format, samite_err
     samite_model *m;
     bool begun = false;
     if (!write)
-        return fail(err, SAMITE_USAGE, "\"%s\" is no format: onnx or paddle", format);
-    if (s->check && write != samite_export_onnx)
-        return fail(err, SAMITE_USAGE, "--check works for onnx only");
+        return fail(err, SAMITE_USAGE, "\"%s\" is no format: onnx, paddle or ascend", format);
+    if (s->check && write == samite_export_paddle)
+        return fail(err, SAMITE_USAGE, "--check does not work for paddle");
     if (!s->out)
         return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
     int code = parts_from(&o.parts, s->parts, err);
@@ -102,6 +107,9 @@ static int export_model(const export_settings *s, const char *format, samite_err
     o.external = !s->weights ? 0 : !strcmp(s->weights, "beside") ? 1 : -1;
     o.engine = s->by;
     o.library = s->library;
+    o.soc = s->soc;
+    o.precision = s->precision;
+    o.aipp = s->aipp;
     o.each = print_compared;
     o.user = &begun;
     code = write(m, &o, err);
@@ -132,13 +140,15 @@ static int run(int argc, char **argv)
 static const char details[] =
     "onnx: image_encoder.onnx, text_encoder.onnx, grounding_head.onnx in DIR (opset 17, fixed shapes).\n"
     "paddle: the same parts as PART.json and PART.pdiparams, and all weights as sam3.pdparams (PaddlePaddle 3).\n"
+    "ascend: the ONNX files, convert.sh for CANN's atc, and a README (Ascend NPUs; needs --soc).\n"
     "\n"
     "Examples:\n"
     "  samite export onnx -m sam3.pt --out parts\n"
     "  samite export onnx -m sam3.pt --out parts --check\n"
     "  samite export onnx -m sam3.pt --out parts --parts image --size 672\n"
-    "  samite export paddle -m sam3.pt --out paddle\n";
+    "  samite export paddle -m sam3.pt --out paddle\n"
+    "  samite export ascend -m sam3.pt --out npu --soc Ascend310P3 --precision mixed\n";
 
 const command export_command = {
-    "export", "write a model as files for other engines", "export onnx|paddle -m MODEL --out DIR [options]", details, options, run,
+    "export", "write a model as files for other engines", "export onnx|paddle|ascend -m MODEL --out DIR [options]", details, options, run,
 };

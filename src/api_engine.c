@@ -1,9 +1,11 @@
 /* api_engine.c - pictures and prompts through exported parts in another engine. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "formats/onnx.h"
 #include "model/tokenizer.h"
@@ -74,6 +76,29 @@ static bool agree(const told *a, const told *b)
            (!a->prompt || !b->prompt || a->prompt == b->prompt);
 }
 
+/* The listing beside converted parts, which say nothing about themselves. */
+static int read_listing(config *c, part_engine *e, samite_error *err)
+{
+    char *path = path_join(e->folder, "parts.json");
+    uint8_t *data = NULL;
+    size_t size;
+    if (!path)
+        return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", e->folder);
+    int code = file_read(&data, &size, path, 1 << 20, err);
+    json_t *o = code ? NULL : json_loadb((const char *)data, size, 0, NULL);
+    json_int_t prompt = json_integer_value(json_object_get(o, "prompt"));
+    if (!code)
+        code = config_from_json(c, json_string_value(json_object_get(o, CONFIG_KEY)), path, err);
+    if (!code && (prompt < 3 || prompt > 256))
+        code = fail(err, SAMITE_INPUT, "%s: prompts of %lld tokens: expected 3 to 256", path, (long long)prompt);
+    if (!code)
+        c->context = e->prompt = (int)prompt;
+    json_decref(o);
+    free(data);
+    free(path);
+    return code;
+}
+
 /* Reads all parts' headers; the first one says what the network is. */
 static int read_parts(config *c, part_engine *e, samite_error *err)
 {
@@ -123,7 +148,8 @@ int engine_model_open(samite_model *m, const char *folder, samite_error *err)
     m->parts = calloc(1, sizeof *m->parts);
     if (!m->parts || !(m->parts->folder = text_copy(folder)))
         return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", folder);
-    int code = read_parts(&c, m->parts, err);
+    bool converted = starts_with(m->options.engine, "ascend");
+    int code = converted ? read_listing(&c, m->parts, err) : read_parts(&c, m->parts, err);
     if (!code)
         code = native_open_empty(&m->n, folder, &c, err);
     if (!code)

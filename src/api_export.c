@@ -6,6 +6,7 @@
 #include "api_export.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "export/ascend.h"
 #include "export/to_onnx.h"
 #include "export/to_paddle.h"
 #include "formats/onnx.h"
@@ -27,7 +28,7 @@ static const char *file_of(const char *path)
 
 /* ---- ONNX ---- */
 
-static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o,
+static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o, bool plain,
                       samite_error *err)
 {
     graph g;
@@ -42,7 +43,7 @@ static int write_part(const samite_model *m, export_part p, const char *path, co
             {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"},
             {NULL, NULL}};
         bool external = o->external > 0 || (!o->external && graph_weight_bytes(&g) > INSIDE_LIMIT);
-        onnx_options as = {.name = export_part_name(p), .version = SAMITE_VERSION, .external = external,
+        onnx_options as = {.name = export_part_name(p), .version = SAMITE_VERSION, .external = external, .plain = plain,
                            .meta = (const char *const (*)[2])meta, .values = values_of, .user = m->n};
         code = graph_to_onnx(&g, path, &as, err);
     }
@@ -65,15 +66,20 @@ bool export_wanted(const samite_export_options *o, int p)
 
 typedef int (*part_writer)(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err);
 
-static int write_onnx(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
+static int write_file(const samite_model *m, export_part p, const samite_export_options *o, bool plain, samite_error *err)
 {
     char *path = export_path(o->folder, p);
-    int code = path ? write_part(m, p, path, o, err)
+    int code = path ? write_part(m, p, path, o, plain, err)
                     : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
     if (!code)
         code = onnx_check(path, false, err);
     free(path);
     return code;
+}
+
+static int write_onnx(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
+{
+    return write_file(m, p, o, false, err);
 }
 
 static int write_parts(samite_model *m, const samite_export_options *options, part_writer writer, samite_error *err)
@@ -126,5 +132,39 @@ int samite_export_paddle(samite_model *m, const samite_export_options *o, samite
     code = path ? model_to_pdparams(m->n->net, path, values_of, m->n, err)
                 : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
     free(path);
+    return code;
+}
+
+/* ---- Ascend ---- */
+
+static int write_plain(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
+{
+    return write_file(m, p, o, true, err);
+}
+
+int samite_export_ascend(samite_model *m, const samite_export_options *options, samite_error *err)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    if (!m || !options)
+        return fail(err, SAMITE_USAGE, "samite_export_ascend: no model or no options given");
+    options_copy(&o, sizeof o, options, options->size);
+    const config *c = &m->n->net->c;
+    ascend_options a = {.soc = o.soc, .precision = o.precision ? o.precision : "fast", .aipp = o.aipp != 0, .side = c->image,
+                        .source = file_of(m->n->source), .prompt = o.prompt_length ? o.prompt_length : c->context};
+    if (!a.soc || strncmp(a.soc, "Ascend", 6) != 0)
+        return fail(err, SAMITE_USAGE, "which chip? Give what npu-smi info shows with Ascend in front, such as Ascend310P3 or "
+                    "Ascend910B3");
+    if (strspn(a.soc, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != strlen(a.soc))
+        return fail(err, SAMITE_USAGE, "\"%s\" is no name of a chip", a.soc);
+    if (!ascend_precision(a.precision))
+        return fail(err, SAMITE_USAGE, "precision \"%s\": fast, mixed or exact", a.precision);
+    o.external = o.external ? o.external : -1;
+    int code = write_parts(m, &o, write_plain, err);
+    char *json = code ? NULL : config_to_json(c);
+    a.config = json;
+    if (!code)
+        code = json ? ascend_write(o.folder, o.parts ? o.parts : (unsigned)SAMITE_PARTS_DETECTOR, &a, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o.folder);
+    free(json);
     return code;
 }

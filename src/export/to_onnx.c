@@ -145,8 +145,32 @@ static void put_softmax(emitter *e, const gnode *n, const char *op)
     onnx_attribute_int(e->w, "axis", -1);
 }
 
+/* mean, difference, its square's mean, root, quotient, gain, shift. */
+static void put_plain_norm(emitter *e, const gnode *n)
+{
+    char mean[400], apart[400], square[400], spread[400], sum[400], root[400], normal[400], scaled[400];
+    const char *x = name_of(e, n->in[0]), *out = name_of(e, n->out);
+    step(e, n, "ReduceMean", "mean", x, NULL, mean, sizeof mean);
+    onnx_attribute_ints(e->w, "axes", (int64_t[]){-1}, 1);
+    onnx_attribute_int(e->w, "keepdims", 1);
+    step(e, n, "Sub", "apart", x, mean, apart, sizeof apart);
+    step(e, n, "Mul", "square", apart, apart, square, sizeof square);
+    step(e, n, "ReduceMean", "spread", square, NULL, spread, sizeof spread);
+    onnx_attribute_ints(e->w, "axes", (int64_t[]){-1}, 1);
+    onnx_attribute_int(e->w, "keepdims", 1);
+    step(e, n, "Add", "sum", spread, number(e, n->f), sum, sizeof sum);
+    step(e, n, "Sqrt", "root", sum, NULL, root, sizeof root);
+    step(e, n, "Div", "normal", apart, root, normal, sizeof normal);
+    step(e, n, "Mul", "scaled", normal, name_of(e, n->in[1]), scaled, sizeof scaled);
+    onnx_node(e->w, "Add", n->name, (const char *[]){scaled, name_of(e, n->in[2])}, 2, &out, 1);
+}
+
 static void put_norm(emitter *e, const gnode *n, const char *op)
 {
+    if (e->o->plain) {
+        put_plain_norm(e, n);
+        return;
+    }
     as_is(e, n, op);
     onnx_attribute_int(e->w, "axis", -1);
     onnx_attribute_float(e->w, "epsilon", n->f);

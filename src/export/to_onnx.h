@@ -10,6 +10,7 @@ typedef float *(*param_values)(void *user, const param *p);
 typedef struct onnx_options {
     const char *name, *version;        /* of the graph and of the producer */
     bool        external;              /* weights in a file of their own */
+    bool        plain;                 /* norms as single steps, for converters that know no LayerNormalization */
     bool        half;                  /* weights and most arithmetic in f16; inputs and outputs stay f32 */
     const graph *other;                /* the same part traced with another batch: dimensions that differ are free */
     const char *const (*meta)[2];      /* pairs; NULL, NULL at the end */

@@ -16,6 +16,7 @@ static const struct {
 } engines[] = {
     {"onnxruntime", onnxruntime_open},
     {"openvino", openvino_open},
+    {"ascend", ascend_open},
 };
 
 int engine_open(engine **out, const char *name, const engine_options *o, samite_error *err)
@@ -25,7 +26,7 @@ int engine_open(engine **out, const char *name, const engine_options *o, samite_
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
         if (strlen(engines[i].name) == n && !strncmp(engines[i].name, name, n))
             return engines[i].open(out, name[n] ? name + n + 1 : "", o, err);
-    return fail(err, SAMITE_USAGE, "there is no engine \"%s\": native, onnxruntime[:PROVIDER], openvino[:DEVICE]", name);
+    return fail(err, SAMITE_USAGE, "there is no engine \"%s\": native, onnxruntime[:PROVIDER], openvino[:DEVICE], ascend[:NUMBER]", name);
 }
 
 void engine_close(engine *e)
@@ -76,6 +77,7 @@ int engine_make(engine_tensor *t, dtype type, int axes, const int64_t *dim, sami
 {
     t->type = type;
     t->axes = axes;
+    t->resident = 0;
     for (int i = 0; i < axes; i++)
         t->dim[i] = dim[i];
     size_t bytes = engine_bytes(t);
@@ -156,6 +158,7 @@ int engine_library(void **handle, char *path, size_t room, const char *given, co
         *handle = open_named(names[i], path, room);
     if (!*handle)
         *handle = search_packages(pattern, path, room);
-    return *handle ? 0 : fail(err, SAMITE_INPUT, "%s was not found: install it (pip install %s), or give the path of its "
-                              "library, or set %s", what, what, env);
+    return *handle ? 0 : fail(err, SAMITE_INPUT, "%s was not found: install it%s%s%s, or give the path of its library, or set %s",
+                              what, strchr(what, ' ') ? "" : " (pip install ", strchr(what, ' ') ? "" : what,
+                              strchr(what, ' ') ? "" : ")", env);
 }

@@ -21,6 +21,7 @@ typedef struct engine_tensor {
     int64_t     dim[ENGINE_AXES];
     void       *data;              /* row-major */
     bool        owned;             /* data is freed by engine_tensor_free */
+    uint64_t    resident;          /* of an output: the engine may still have it on its device under this number; 0: no */
 } engine_tensor;
 
 typedef struct engine_options {
@@ -46,7 +47,7 @@ typedef struct engine_driver {
 struct engine { const engine_driver *driver; };
 struct engine_part { engine *e; };
 
-/* "onnxruntime[:PROVIDER]" or "openvino[:DEVICE]". */
+/* "onnxruntime[:PROVIDER]", "openvino[:DEVICE]" or "ascend[:NUMBER]". */
 int  engine_open(engine **out, const char *name, const engine_options *o, samite_error *err);
 void engine_close(engine *e);                                            /* accepts NULL */
 /* Our own network; load() takes the name of a part instead of a path. `n` must stay. */
@@ -66,6 +67,7 @@ engine_tensor *engine_find(engine_tensor *t, int count, const char *name);      
 int  engine_library(void **handle, char *path, size_t room, const char *given, const char *env, const char *const *names,
                     const char *pattern, const char *what, samite_error *err);
 int  onnxruntime_open(engine **out, const char *provider, const engine_options *o, samite_error *err);
+int  ascend_open(engine **out, const char *device, const engine_options *o, samite_error *err);
 int  openvino_open(engine **out, const char *device, const engine_options *o, samite_error *err);
 
 #endif
