@@ -148,6 +148,7 @@ static bool wants_json(const batch *b)
 static int print_picture(batch *b, const picture *p, samite_error *err)
 {
     int code = SAMITE_OK;
+    progress_make_way();
     if (wants_json(b))
         code = print_json(b, picture_json(p, &b->ask, b->model_name), err);
     else if (!b->settings->engine.quiet)
@@ -274,6 +275,7 @@ static void say_ending(const batch *b)
         return;
     if (b->skipped)
         say("%d of %d pictures were finished already", b->skipped, b->in.count);
+    progress_make_way();
     if (b->settings->out && !wants_json(b) && b->failed < b->in.count)
         printf("results: %s\n", b->results.merged);
 }

@@ -140,6 +140,11 @@ void progress_prompt(int step, int steps)
     display.prompts = steps;
 }
 
+void progress_make_way(void)
+{
+    progress_hide(&display.line);
+}
+
 void progress_end(void)
 {
     progress_close(&display.line);

@@ -89,5 +89,7 @@ void progress_begin(bool quiet);
 void progress_item(int at, int total);
 void progress_prompt(int step, int steps);
 void progress_end(void);
+/* Takes the line away before something is printed on standard output; it comes back with the next step. */
+void progress_make_way(void);
 
 #endif

@@ -155,13 +155,13 @@ void samite_pixels_free(samite_pixels *p)
     *p = (samite_pixels){0};
 }
 
-/* Called by the run at every part; counts steps for the caller's progress and asks whether to stop. */
+/* Called by the run at every op: tells how many parts of the stage are behind it and asks whether to stop. */
 static int step(void *user)
 {
     samite_image *im = user;
     samite_progress_fn progress = im->model->options.progress;
-    im->done += im->done < im->total;
-    return progress ? progress(im->model->options.user, im->stage, im->done, im->total) : 0;
+    uint64_t begun = run_parts(im->r) - im->first, done = begun ? begun - 1 : 0;
+    return progress ? progress(im->model->options.user, im->stage, done < im->total ? done : im->total, im->total) : 0;
 }
 
 static int load_step(void *user, uint64_t done, uint64_t total)
@@ -174,7 +174,7 @@ static int load_step(void *user, uint64_t done, uint64_t total)
 void image_stage(samite_image *im, const char *stage, uint64_t total)
 {
     im->stage = stage;
-    im->done = 0;
+    im->first = run_parts(im->r);
     im->total = total;
 }
 

@@ -42,7 +42,7 @@ struct samite_image {
     bool          clicks_ready;
     engine_tensor features[ENGINE_FEATURES];   /* instead of `encoded` when another engine computes */
     const char   *stage;      /* for progress */
-    uint64_t      done, total;
+    uint64_t      first, total;    /* parts of the run begun before this stage; parts of the stage */
 };
 
 /* Copies a versioned options struct of the caller: `size` bytes as the caller knows it, the rest from *defaults. */

@@ -158,7 +158,13 @@ void run_part(run *r, const char *format, ...)
     vsnprintf(r->part, sizeof r->part, format, list);
     va_end(list);
     r->part_copy = NULL;
+    r->parts++;
     run_polled(r);
+}
+
+uint64_t run_parts(const run *r)
+{
+    return r->parts;
 }
 
 /* ---- records ---- */

@@ -44,6 +44,8 @@ bool run_ok(const run *r);
 
 /* Path of the part being computed ("trunk.block.3"), for messages and exported nodes. Also polls `cancelled`. */
 void run_part(run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* How many parts were begun so far; for progress. */
+uint64_t run_parts(const run *r);
 /* Names a value. RUN and TAPE: goes to the observer. TRACE: the name of that value in exports. Returns t. */
 tensor *note(run *r, tensor *t, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool run_observed(const run *r);                             /* is anybody listening to note()? */

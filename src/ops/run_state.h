@@ -46,6 +46,7 @@ struct run {
     float        bad_value;
     chunk       *first, *chunk;
     char         part[160];
+    uint64_t     parts;          /* begun so far */
     const char  *part_copy;      /* of `part` in the records; NULL after it changed */
     int          last_id;
     /* tape */
