@@ -13,8 +13,8 @@ typedef struct converted {
     samite_error err;
 } converted;
 
-static int polygons_to_rle(rle *out, const shape_batch *b, const shape *s, int width, int height, const char *what,
-                           samite_error *err)
+int shape_polygons(rle *out, const shape_batch *b, const shape *s, int width, int height, const char *what,
+                   samite_error *err)
 {
     rle *parts = calloc(s->parts + 1, sizeof *parts);
     int code = parts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "no memory for %s", what);
@@ -41,8 +41,8 @@ static int polygons_to_rle(rle *out, const shape_batch *b, const shape *s, int w
     return code;
 }
 
-static int counts_to_rle(rle *out, const shape_batch *b, const shape *s, int width, int height, const char *what,
-                         samite_error *err)
+int shape_counts(rle *out, const shape_batch *b, const shape *s, int width, int height, const char *what,
+                 samite_error *err)
 {
     uint32_t *counts = malloc((s->count + 1) * sizeof *counts);
     int code = counts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "no memory for %s", what);
@@ -89,11 +89,11 @@ static void convert(converted *to, const shape_batch *b, const shape *s, const e
     snprintf(what, sizeof what, "%s", eval_item_print(name, sizeof name, set, images, item));
     to->code = check_size(s, &width, &height, what, &to->err);
     if (!to->code && s->kind == SHAPE_POLYGONS)
-        to->code = polygons_to_rle(&r, b, s, width, height, what, &to->err);
+        to->code = shape_polygons(&r, b, s, width, height, what, &to->err);
     else if (!to->code && s->kind == SHAPE_BOX)
         to->code = rle_from_box(&r, item->box, width, height, &to->err);
     else if (!to->code && s->kind == SHAPE_COUNTS)
-        to->code = counts_to_rle(&r, b, s, width, height, what, &to->err);
+        to->code = shape_counts(&r, b, s, width, height, what, &to->err);
     else if (!to->code)
         to->code = rle_from_string(&r, s->count ? b->bytes + s->first : "", s->count, width, height, what, &to->err);
     if (!to->code) {

@@ -31,4 +31,10 @@ typedef struct shape_batch {
 int  shapes_convert(shape_batch *b, eval_set *set, const eval_set *images, bool keep, samite_error *err);
 void shapes_free(shape_batch *b);
 
+/* The union of the polygons of a shape, and run lengths as a list of numbers. `what` is for messages. */
+int shape_polygons(rle *out, const shape_batch *b, const shape *s, int width, int height, const char *what,
+                   samite_error *err);
+int shape_counts(rle *out, const shape_batch *b, const shape *s, int width, int height, const char *what,
+                 samite_error *err);
+
 #endif

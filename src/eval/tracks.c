@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "eval/segmentation.h"
 
 #define MOST_FRAMES  10000000
 
@@ -32,48 +33,39 @@ static id_value id_of(const json_t *v, char room[64])
     return id_from_number(room, strlen(room));
 }
 
-static int polygons_mask(rle *out, const json_t *list, int width, int height, const char *what, samite_error *err)
+static bool add_numbers(shape_batch *b, const json_t *list)
 {
-    size_t n = json_array_size(list);
-    rle *parts = calloc(n + 1, sizeof *parts);
-    int code = parts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "%s: not enough memory", what);
-    for (size_t i = 0; i < n && !code; i++) {
-        const json_t *one = json_array_get(list, i);
-        size_t k = json_array_size(one);
-        double *xy = malloc((k + 1) * sizeof *xy);
-        samite_error why = {0};
-        for (size_t c = 0; xy && c < k; c++)
-            xy[c] = json_number_value(json_array_get(one, c));
-        if (!xy || k % 2 || k < 6)
-            code = fail(err, SAMITE_INPUT, "%s: polygon %zu has %zu numbers; expected pairs x, y of at least 3 points",
-                        what, i + 1, k);
-        else if ((code = rle_from_polygon(&parts[i], xy, k / 2, width, height, &why)) != SAMITE_OK)
-            fail(err, code, "%s: %s", what, why.text);
-        free(xy);
+    size_t i;
+    json_t *v;
+    json_array_foreach(list, i, v) {
+        if (grow(&b->numbers, b->count, &b->room, sizeof *b->numbers))
+            return false;
+        b->numbers[b->count++] = json_is_number(v) ? json_number_value(v) : NAN;
     }
-    if (!code)
-        code = rle_merge(out, parts, n, false, err);
-    for (size_t i = 0; parts && i < n; i++)
-        rle_free(&parts[i]);
-    free(parts);
-    return code;
+    return true;
 }
 
-static int counts_mask(rle *out, const json_t *list, int width, int height, const char *what, samite_error *err)
+/* Polygons, or run lengths as a list. */
+static int list_mask(rle *out, const json_t *list, bool polygons, const video_size *video, const char *what,
+                     samite_error *err)
 {
-    size_t n = json_array_size(list);
-    uint32_t *counts = malloc((n + 1) * sizeof *counts);
-    int code = counts ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "%s: not enough memory", what);
-    for (size_t i = 0; i < n && !code; i++) {
-        json_int_t v = json_integer_value(json_array_get(list, i));
-        if (v < 0 || v > UINT32_MAX || !json_is_integer(json_array_get(list, i)))
-            code = fail(err, SAMITE_INPUT, "%s: run length %zu is no number of pixels", what, i + 1);
-        else
-            counts[i] = (uint32_t)v;
+    shape_batch b = {0};
+    shape s = {.parts = polygons ? json_array_size(list) : 0};
+    size_t i;
+    json_t *one;
+    bool fine = polygons || add_numbers(&b, list);
+    json_array_foreach(list, i, one) {
+        if (!polygons)
+            break;
+        fine = fine && add_numbers(&b, one) && !grow(&b.ends, b.end_count, &b.end_room, sizeof *b.ends);
+        if (fine)
+            b.ends[b.end_count++] = b.count;
     }
-    if (!code)
-        code = rle_from_counts(out, counts, n, width, height, what, err);
-    free(counts);
+    s.count = b.count;
+    int code = !fine      ? fail(err, SAMITE_RESOURCE, "%s: not enough memory", what)
+               : polygons ? shape_polygons(out, &b, &s, video->width, video->height, what, err)
+                          : shape_counts(out, &b, &s, video->width, video->height, what, err);
+    shapes_free(&b);
     return code;
 }
 
@@ -81,7 +73,7 @@ static int mask_of(rle *out, const json_t *v, const video_size *video, const cha
 {
     const json_t *size = json_object_get(v, "size"), *counts = json_object_get(v, "counts");
     if (json_is_array(v))
-        return polygons_mask(out, v, video->width, video->height, what, err);
+        return list_mask(out, v, true, video, what, err);
     if (json_array_size(size) != 2 || !(json_is_string(counts) || json_is_array(counts)))
         return fail(err, SAMITE_INPUT, "%s: expected polygons, or run lengths with size and counts", what);
     json_int_t h = json_integer_value(json_array_get(size, 0)), w = json_integer_value(json_array_get(size, 1));
@@ -89,7 +81,7 @@ static int mask_of(rle *out, const json_t *v, const video_size *video, const cha
         return fail(err, SAMITE_INPUT, "%s: its mask has %lld x %lld pixels (width x height), the video %d x %d", what,
                     (long long)w, (long long)h, video->width, video->height);
     if (json_is_array(counts))
-        return counts_mask(out, counts, video->width, video->height, what, err);
+        return list_mask(out, counts, false, video, what, err);
     return rle_from_string(out, json_string_value(counts), json_string_length(counts), video->width, video->height,
                            what, err);
 }
