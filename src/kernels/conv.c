@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/onednn.h"
+#include "kernels/pool.h"
 
 enum { PLANS = 12, PACKS = 4, REPRESENTATIVE = 144 };
 
@@ -251,7 +252,7 @@ bool conv_run(const conv_weights *weights, float *y, const float *x, int64_t bat
     if (batch < 1 || height + 2 * w->shape.pad < w->shape.kernel || width + 2 * w->shape.pad < w->shape.kernel)
         return batch == 0;
     if (w->type == dnnl_bf16) {
-        narrow = malloc((size_t)count * sizeof *narrow);
+        narrow = pool_borrow((size_t)count * sizeof *narrow);
         if (!narrow)
             return false;
         kernels_get()->to_bf16(narrow, x, count);
@@ -264,6 +265,6 @@ bool conv_run(const conv_weights *weights, float *y, const float *x, int64_t bat
     pthread_mutex_lock(&w->lock);
     plan_drop(p);
     pthread_mutex_unlock(&w->lock);
-    free(narrow);
+    pool_return(narrow);
     return ok;
 }

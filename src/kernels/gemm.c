@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/onednn.h"
+#include "kernels/pool.h"
 
 enum {
     PLANS = 16,             /* kept per weights */
@@ -361,9 +362,9 @@ static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x
     bool ok = true;
 
     if (ldx != w->in && w->type == dnnl_f32)
-        ok = (dense_x = malloc((size_t)(step * w->in) * sizeof *x)) != NULL;
+        ok = (dense_x = pool_borrow((size_t)(step * w->in) * sizeof *x)) != NULL;
     if (ldy != w->out)
-        ok = ok && (dense_y = malloc((size_t)(step * w->out) * sizeof *y)) != NULL;
+        ok = ok && (dense_y = pool_borrow((size_t)(step * w->out) * sizeof *y)) != NULL;
     for (int64_t r = 0; r < rows && ok; r += step) {
         int64_t n = rows - r < step ? rows - r : step;
         const void *in = dense_x;
@@ -381,8 +382,8 @@ static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x
         if (ok)
             copy_rows(y + r * ldy, ldy, dense_y, w->out, n, w->out);
     }
-    free(dense_x);
-    free(dense_y);
+    pool_return(dense_x);
+    pool_return(dense_y);
     return ok;
 }
 

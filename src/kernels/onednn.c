@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "kernels/levels.h"
+#include "kernels/pool.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static dnnl_engine_t engine;
@@ -105,15 +106,15 @@ dnnl_memory_desc_t onednn_scratch(const_dnnl_primitive_desc_t pd)
 
 bool onednn_execute(const_dnnl_primitive_t p, const dnnl_memory_desc_t *scratch, dnnl_exec_arg_t *args, int n)
 {
+    size_t bytes = dnnl_memory_desc_get_size(scratch);
+    void *data = bytes ? pool_borrow(bytes) : NULL;
     dnnl_memory_t memory = NULL;
-    bool ok = true;
+    bool ok = !bytes || (data && onednn_wrap(&memory, scratch, data));
 
-    if (dnnl_memory_desc_get_size(scratch) > 0) {
-        ok = dnnl_memory_create(&memory, scratch, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success;
-        args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory};
-    }
-    ok = ok && dnnl_primitive_execute(p, stream, n, args) == dnnl_success && dnnl_stream_wait(stream) == dnnl_success;
     if (memory)
-        dnnl_memory_destroy(memory);
+        args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory};
+    ok = ok && dnnl_primitive_execute(p, stream, n, args) == dnnl_success && dnnl_stream_wait(stream) == dnnl_success;
+    dnnl_memory_destroy(memory);
+    pool_return(data);
     return ok;
 }

@@ -17,13 +17,25 @@ static void declare_block(registry *g, vit_block *b, const config *c)
     declare_linear(g, "mlp.fc2", &b->fc2, c->vit_mlp, d);
 }
 
+/* Which row of the position table belongs to each token: the table is repeated like tiles over the grid. */
+static void place_tiles(vit *v)
+{
+    int64_t side = v->tokens, w = v->window, windows = side / w;
+    for (int64_t i = 0; i < side * side; i++) {
+        int64_t window = i / (w * w), y = window / windows * w + i % (w * w) / w, x = window % windows * w + i % w;
+        v->position[i] = (int32_t)(1 + y % v->grid * v->grid + x % v->grid);
+    }
+}
+
 static bool make_tables(vit *v, const config *c)
 {
     int64_t dim = c->vit_dim / c->vit_heads;
+    v->position = malloc(sizeof *v->position * (size_t)((int64_t)v->tokens * v->tokens));
     v->rope_window = malloc(sizeof(float) * (size_t)(v->window * v->window * dim));
     v->rope_global = malloc(sizeof(float) * (size_t)((int64_t)v->tokens * v->tokens * dim));
-    if (!v->rope_window || !v->rope_global)
+    if (!v->position || !v->rope_window || !v->rope_global)
         return false;
+    place_tiles(v);
     rope_table(v->rope_window, v->window, dim, 1.0f, 0);
     rope_table(v->rope_global, v->tokens, dim, (float)v->window / (float)v->tokens, v->window);
     return true;
@@ -56,26 +68,17 @@ bool vit_open(vit *v, registry *g, const config *c)
 void vit_close(vit *v)
 {
     free(v->block);
+    free(v->position);
     free(v->rope_window);
     free(v->rope_global);
 }
 
 /* The position table repeated like tiles over the grid, in window order: [side * side, D]. */
-static tensor *tiled_positions(run *r, const vit *v, int64_t side)
+static tensor *tiled_positions(run *r, const vit *v)
 {
-    int64_t n = side * side, w = v->window, windows = side / w;
-    int32_t *index = malloc(sizeof *index * (size_t)n);
-    if (!index)
-        return run_fail(r, SAMITE_RESOURCE, "not enough memory for the position table");
-    for (int64_t i = 0; i < n; i++) {
-        int64_t window = i / (w * w), y = window / windows * w + i % (w * w) / w, x = window % windows * w + i % w;
-        index[i] = (int32_t)(1 + y % v->grid * v->grid + x % v->grid);
-    }
     tensor *table = run_param(r, v->pos_embed);
-    int64_t d = tensor_cols(table);
-    tensor *y = gather_rows(r, reshape(r, table, 2, (int64_t[]){tensor_rows(table), d}), index, n);
-    free(index);
-    return y;
+    table = reshape(r, table, 2, (int64_t[]){tensor_rows(table), tensor_cols(table)});
+    return gather_rows(r, table, v->position, (int64_t)v->tokens * v->tokens);
 }
 
 /* A checkpoint: in[0] [B * windows, window * window, D]. */
@@ -121,7 +124,7 @@ tensor *vit_forward(run *r, const vit *v, tensor *image)
                         v->tokens);
     x = window_partition(r, x, v->window);
     tensor *flat = reshape(r, x, 3, (int64_t[]){batch, side * side, tensor_cols(x)});
-    flat = norm(r, add(r, flat, tiled_positions(r, v, side)), &v->ln_pre);
+    flat = norm(r, add(r, flat, tiled_positions(r, v)), &v->ln_pre);
     x = run_keep(r, mark, reshape(r, flat, 3, x->dim));
     for (int i = 0; i < v->depth; i++) {
         run_part(r, "trunk.block.%d", i);

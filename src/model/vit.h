@@ -18,6 +18,7 @@ typedef struct vit {
     norm_w     ln_pre;
     vit_block *block;             /* [depth] */
     int        depth, heads, window, patch, grid;   /* grid: side of the position table */
+    int32_t   *position;          /* [tokens^2] row of pos_embed for each token, in window order */
     float     *rope_window;       /* [window^2, D / heads] */
     float     *rope_global;       /* [tokens^2, D / heads], rows in window order */
     int        tokens;            /* per side, at the model's input side */
