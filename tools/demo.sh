@@ -15,7 +15,8 @@ if [ -n "${SAMITE_MODEL:-}" ]; then
 fi
 
 echo "Looking for a dog, a red car and a tree in $picture with formula:small:"
-build/samite segment "$picture" -m formula:small --text dog --text "red car" --text tree --score 0 --max-det 2 --out "$out"
+build/samite segment "$picture" -m formula:small --text dog --text "red car" --text tree --score 0 --max-det 2 \
+    --out "$out"
 cat <<END
 
 The picture with masks, boxes and names: $out/scene_overlay.png
