@@ -429,6 +429,70 @@ SAMITE_API int samite_export_ascend(samite_model *m, const samite_export_options
  * by more than 1e-3 of its largest value (or of 1), or its cosine is below 0.9999. */
 SAMITE_API int samite_export_check(samite_model *m, const samite_export_options *o, samite_error *err);
 
+/* ---- 11. Training ---------------------------------------------------------------------------------------------------- */
+
+/* A training: settings first, then a check or a run. Settings are known by name ("trainer.max_epochs", or its last word);
+ * samite_training_help lists them. */
+typedef struct samite_training samite_training;
+SAMITE_API int  samite_training_new(samite_training **out, samite_error *err);
+SAMITE_API void samite_training_free(samite_training *t);
+/* A YAML file on top of what is set, and one setting. Unknown names and values that do not fit are SAMITE_USAGE. */
+SAMITE_API int  samite_training_read(samite_training *t, const char *path, samite_error *err);
+SAMITE_API int  samite_training_set(samite_training *t, const char *key, const char *value, samite_error *err);
+/* All settings as YAML; all names with what they mean. Give the string back to samite_free. */
+SAMITE_API int  samite_training_print(const samite_training *t, char **out, samite_error *err);
+SAMITE_API int  samite_training_help(char **out, samite_error *err);
+
+/* A row of the annotations that cannot be used (rejected), or is used as `why` says. */
+typedef struct samite_training_row {
+    const char *image, *annotation, *why;   /* ids as text, "" where there is none; the picture's name for missing files */
+    int         rejected;
+} samite_training_row;
+typedef struct samite_training_prompt {
+    const char *text;
+    int         objects, pictures;          /* objects of that kind, and pictures that have some */
+} samite_training_prompt;
+
+/* What a training would do and need. Pointers are borrowed until the next call with `t`. */
+typedef struct samite_training_plan {
+    size_t   size;                          /* sizeof(samite_training_plan), set by the caller */
+    int      pictures, objects, prompts;
+    const samite_training_prompt *prompt;
+    int64_t  positive, negative;            /* (picture, prompt) pairs with and without objects */
+    int      rejected, noted, rows;         /* all of them; of which `rows` are listed */
+    const samite_training_row *row;
+    int      steps_per_epoch;
+    int64_t  steps, learning, frozen;       /* steps in all; numbers that learn, and that do not */
+    uint64_t memory_bytes, memory_free;     /* estimate of the whole, and what the machine has free */
+    double   flops, seconds;                /* of one picture; of the whole training at the machine's matrix rate */
+} samite_training_plan;
+/* Reads annotations, pictures (all, or an even sample of 1000) and the model, and changes nothing. `progress` as ever. */
+SAMITE_API int  samite_training_check(samite_training *t, samite_training_plan *out, samite_progress_fn progress, void *user,
+                                      samite_error *err);
+
+typedef struct samite_training_tick {
+    int      epoch, epochs, iter, iters;    /* epoch from 0; iter steps of it are done */
+    int64_t  step, steps;
+    double   loss, grad_norm, rate;         /* rate: of all behind the encoders */
+    double   images_per_s, seconds_left;
+    uint64_t memory_bytes;
+} samite_training_tick;
+typedef struct samite_training_options {
+    size_t            size;                 /* set by the initializer */
+    int               resume;               /* 1: go on with what is in paths.output */
+    void            (*tick)(void *user, const samite_training_tick *t);    /* after every step */
+    samite_progress_fn validating;          /* "image", "prompt"; nonzero = stop */
+    int             (*stop)(void *user);    /* asked between steps; nonzero: save, and SAMITE_CANCELLED */
+    samite_log_fn     log;
+    void             *user;
+} samite_training_options;
+#define SAMITE_TRAINING_OPTIONS_INIT {sizeof(samite_training_options), 0, NULL, NULL, NULL, NULL, NULL}
+/* Files in paths.output: checkpoints/, logs/, tensorboard/, val/, report.html, config_resolved.yaml. */
+SAMITE_API int  samite_training_run(samite_training *t, const samite_training_options *o, samite_error *err);
+
+/* The model `base` with the adapter added to its weights, as a file that loads like any other. */
+SAMITE_API int  samite_merge(const char *base, const char *adapter, const char *out, samite_error *err);
+
 #ifdef __cplusplus
 }
 #endif
