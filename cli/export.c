@@ -7,10 +7,20 @@
 
 typedef struct export_settings {
     engine_settings engine;
-    const char     *out, *parts, *weights, *by, *library, *soc, *precision;
-    int             prompt;
+    const char     *out, *parts, *weights, *by, *library, *soc, *precision, *type;
+    int             prompt, batch;
     bool            check, aipp;
 } export_settings;
+
+/* A number of pictures, or "dynamic". */
+static int parse_batch(void *to, const char *name, const char *value, samite_error *err)
+{
+    double n = -1;
+    if (strcmp(value, "dynamic") != 0 && (!parse_number(&n, value) || n < 1 || n > 64 || n != (int)n))
+        return fail(err, SAMITE_USAGE, "%s: \"%s\" is no number from 1 to 64, and not dynamic", name, value);
+    *(int *)to = (int)n;
+    return SAMITE_OK;
+}
 
 static const option options[] = {
     MODEL_OPTION(export_settings),
@@ -21,6 +31,10 @@ static const option options[] = {
      .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536},
     {"--prompt-len", 0, OPTION_INT, offsetof(export_settings, prompt), "N",
      .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
+    {"--dtype", 0, OPTION_CHOICE, offsetof(export_settings, type), "TYPE",
+     .help = "onnx: f32, or f16 for weights and products (default: f32)", .choices = "f32|f16"},
+    {"--batch", 0, OPTION_CALL, offsetof(export_settings, batch), "N", .help = "onnx: pictures at once, or dynamic (default: 1)",
+     .parse = parse_batch},
     {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
      .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
     {"--soc", 0, OPTION_TEXT, offsetof(export_settings, soc), "CHIP", .help = "ascend: Ascend310P3, Ascend910B3, ..."},
@@ -95,6 +109,8 @@ static int export_model(const export_settings *s, const char *format, samite_err
         return fail(err, SAMITE_USAGE, "\"%s\" is no format: onnx, paddle or ascend", format);
     if (s->check && write == samite_export_paddle)
         return fail(err, SAMITE_USAGE, "--check does not work for paddle");
+    if (s->check && s->batch > 1)
+        return fail(err, SAMITE_USAGE, "--check works for a batch of 1, or a dynamic one");
     if (!s->out)
         return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
     int code = parts_from(&o.parts, s->parts, err);
@@ -107,6 +123,8 @@ static int export_model(const export_settings *s, const char *format, samite_err
     o.external = !s->weights ? 0 : !strcmp(s->weights, "beside") ? 1 : -1;
     o.engine = s->by;
     o.library = s->library;
+    o.half = s->type && !strcmp(s->type, "f16");
+    o.batch = s->batch;
     o.soc = s->soc;
     o.precision = s->precision;
     o.aipp = s->aipp;

@@ -414,8 +414,10 @@ typedef struct samite_export_options {
     const char *soc;                   /* ascend: the chip, "Ascend310P3" */
     const char *precision;             /* ascend: "fast" (NULL), "mixed", "exact" */
     int         aipp;                  /* ascend: 1 = pictures come in as 8-bit RGB and are normalised on the chip */
+    int         half;                  /* onnx: 1 = weights and products in f16; inputs and outputs stay f32 */
+    int         batch;                 /* onnx: pictures and prompts at once; 0 = 1, -1 = any number */
 } samite_export_options;
-#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0}
+#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0}
 
 /* Writes ONNX files (opset 17, fixed shapes) from the model; every file is checked for its structure afterwards. The input
  * side is that of the model as opened. */
@@ -426,7 +428,7 @@ SAMITE_API int samite_export_paddle(samite_model *m, const samite_export_options
 /* Ascend NPUs: the ONNX files in the form that ATC likes best, and convert.sh with its command lines. */
 SAMITE_API int samite_export_ascend(samite_model *m, const samite_export_options *o, samite_error *err);
 /* Runs the files of `folder` in another engine and compares every output with the model's. SAMITE_FAILED when one differs
- * by more than 1e-3 of its largest value (or of 1), or its cosine is below 0.9999. */
+ * by more than 1e-3 of its largest value (or of 1), or its cosine is below 0.9999; with `half`: 0.05 and 0.999. */
 SAMITE_API int samite_export_check(samite_model *m, const samite_export_options *o, samite_error *err);
 
 /* ---- 11. Training ---------------------------------------------------------------------------------------------------- */

@@ -28,27 +28,50 @@ static const char *file_of(const char *path)
 
 /* ---- ONNX ---- */
 
+/* The part, and where the batch is free the same for another batch, from which follows what depends on it. */
+static int make_graphs(graph *g, graph *other, const samite_model *m, export_part p, const samite_export_options *o,
+                       samite_error *err)
+{
+    bool any = o->batch < 0;
+    part_options options = {.batch = any ? 2 : o->batch, .prompt = o->prompt_length};
+    int code = export_part_graph(g, m->n->net, p, &options, err);
+    options.batch = 3;
+    if (!code && any)
+        code = export_part_graph(other, m->n->net, p, &options, err);
+    if (!code && any && (g->values != other->values || g->nodes != other->nodes))
+        code = fail(err, SAMITE_FAILED, "%s: its steps depend on the number of pictures", export_part_name(p));
+    return code;
+}
+
+static int write_graph(graph *g, const graph *other, const samite_model *m, export_part p, const char *path,
+                       const samite_export_options *o, bool plain, samite_error *err)
+{
+    char *json = config_to_json(&m->n->net->c);
+    if (!json)
+        return fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
+    const char *meta[][2] = {
+        {"samite.part", export_part_name(p)}, {CONFIG_KEY, json}, {"samite.source", file_of(m->n->source)},
+        {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"},
+        {NULL, NULL}};
+    uint64_t bytes = graph_weight_bytes(g) / (o->half ? 2 : 1);
+    onnx_options as = {.name = export_part_name(p), .version = SAMITE_VERSION, .plain = plain, .half = o->half != 0,
+                       .external = o->external > 0 || (!o->external && bytes > INSIDE_LIMIT),
+                       .other = o->batch < 0 ? other : NULL, .meta = (const char *const (*)[2])meta, .values = values_of,
+                       .user = m->n};
+    int code = graph_to_onnx(g, path, &as, err);
+    free(json);
+    return code;
+}
+
 static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o, bool plain,
                       samite_error *err)
 {
-    graph g;
-    part_options options = {.batch = 1, .prompt = o->prompt_length};
-    char *json = config_to_json(&m->n->net->c);
-    int code = export_part_graph(&g, m->n->net, p, &options, err);
-    if (!code && !json)
-        code = fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
-    if (!code) {
-        const char *meta[][2] = {
-            {"samite.part", export_part_name(p)}, {CONFIG_KEY, json}, {"samite.source", file_of(m->n->source)},
-            {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"},
-            {NULL, NULL}};
-        bool external = o->external > 0 || (!o->external && graph_weight_bytes(&g) > INSIDE_LIMIT);
-        onnx_options as = {.name = export_part_name(p), .version = SAMITE_VERSION, .external = external, .plain = plain,
-                           .meta = (const char *const (*)[2])meta, .values = values_of, .user = m->n};
-        code = graph_to_onnx(&g, path, &as, err);
-    }
+    graph g = {0}, other = {0};
+    int code = make_graphs(&g, &other, m, p, o, err);
+    if (!code)
+        code = write_graph(&g, &other, m, p, path, o, plain, err);
     graph_close(&g);
-    free(json);
+    graph_close(&other);
     return code;
 }
 
@@ -72,7 +95,7 @@ static int write_file(const samite_model *m, export_part p, const samite_export_
     int code = path ? write_part(m, p, path, o, plain, err)
                     : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
     if (!code)
-        code = onnx_check(path, false, err);
+        code = onnx_check(path, o->batch < 0, err);
     free(path);
     return code;
 }
@@ -88,6 +111,8 @@ static int write_parts(samite_model *m, const samite_export_options *options, pa
     if (!m || !options || !options->folder)
         return fail(err, SAMITE_USAGE, "samite_export: no model or no folder given");
     options_copy(&o, sizeof o, options, options->size);
+    if (o.batch < -1 || o.batch > 64)
+        return fail(err, SAMITE_USAGE, "a batch of %d: expected 1 to 64, or -1 for any", o.batch);
     int code = make_folders(o.folder, err);
     if (!code && !m->n->available[PART_MASK_HEAD])
         code = fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);

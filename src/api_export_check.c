@@ -9,8 +9,6 @@
 #include "model/tokenizer.h"
 #include "runtime/engine.h"
 
-#define MOST_DIFFERENCE 1e-3       /* of the largest value, or of 1 if that is less */
-#define LEAST_COSINE    0.9999
 #define MOST_VALUES     16
 
 typedef struct checking {
@@ -24,6 +22,16 @@ typedef struct checking {
 } checking;
 
 /* ---- comparing ---- */
+
+static double most_allowed(const checking *c)
+{
+    return c->o->half ? 0.05 : 1e-3;      /* of the largest value, or of 1 if that is less */
+}
+
+static double least_allowed(const checking *c)
+{
+    return c->o->half ? 0.999 : 0.9999;   /* cosine */
+}
 
 static void compare(checking *c, const char *part, const engine_tensor *a, const engine_tensor *b)
 {
@@ -45,7 +53,7 @@ static void compare(checking *c, const char *part, const engine_tensor *a, const
     snprintf(name, sizeof name, "%s %s", part, a->name);
     samite_compared row = {.name = name, .max_difference = most, .relative = most / fmax(largest, 1), .cosine = cosine,
                            .note = same ? "" : "another type or shape"};
-    row.within = same && row.relative <= MOST_DIFFERENCE && cosine >= LEAST_COSINE;
+    row.within = same && row.relative <= most_allowed(c) && cosine >= least_allowed(c);
     c->compared++;
     c->outside += !row.within;
     if (c->o->each)
@@ -195,6 +203,6 @@ int samite_export_check(samite_model *m, const samite_export_options *options, s
     engine_close(c.theirs);
     if (!code && c.outside)
         code = fail(err, SAMITE_FAILED, "%d of %d outputs are out of tolerance (%g of the largest value, cosine %g)", c.outside,
-                    c.compared, MOST_DIFFERENCE, LEAST_COSINE);
+                    c.compared, most_allowed(&c), least_allowed(&c));
     return code;
 }

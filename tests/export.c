@@ -10,11 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "base/file.h"
 #include "export/lower.h"
 #include "export/parts.h"
 #include "export/to_onnx.h"
 #include "formats/onnx.h"
+#include "formats/paddle.h"
 #include "formats/protobuf.h"
 #include "runtime/engine.h"
 #include "runtime/native.h"
@@ -26,14 +29,14 @@
 static char folder[64];          /* exports of formula:tiny */
 static char other[64];           /* of the same size, with other weights */
 
-static char made[8][64];         /* folders to be removed */
+static char made[16][64];         /* folders to be removed */
 static int folders;
 
 static void make_folder(char *where)
 {
     strcpy(where, "/tmp/samite_export_XXXXXX");
     assert_non_null(mkdtemp(where));
-    assert_true(folders < 8);
+    assert_true(folders < 16);
     strcpy(made[folders++], where);
 }
 
@@ -440,6 +443,82 @@ static void bad_requests(void **state)
     samite_model_free(m);
 }
 
+/* ---- Paddle ---- */
+
+/* The head of a tensor of [4, 8] in .pdiparams, byte by byte. */
+static void paddle_tensor_bytes(void **state)
+{
+    text t = {0};
+    paddle_tensor_head(&t, DT_F32, 2, (int64_t[]){4, 8});
+    static const uint8_t expected[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 8, 5, 16, 4, 16, 8};
+    assert_int_equal(t.size, sizeof expected);
+    assert_memory_equal(t.data, expected, sizeof expected);
+    text_free(&t);
+}
+
+/* Sum of the sizes of all "p" operations with their heads, as the parameter file must have them; also checks the order of
+ * values. */
+static size_t bytes_of_program(const char *path)
+{
+    uint8_t *data;
+    size_t size, bytes = 0;
+    int64_t made = 0;
+    assert_int_equal(file_read(&data, &size, path, 1 << 26, NULL), 0);
+    json_t *all = json_loadb((char *)data, size, 0, NULL), *op, *v;
+    free(data);
+    assert_non_null(all);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(all, "base_code"), "version")), 1);
+    json_t *region = json_array_get(json_object_get(json_object_get(all, "program"), "regions"), 0);
+    json_t *ops = json_object_get(json_array_get(json_object_get(region, "blocks"), 0), "ops");
+    size_t i, k;
+    assert_true(json_array_size(ops) > 20);
+    json_array_foreach(ops, i, op) {
+        json_t *out = json_object_get(op, "O");
+        json_array_foreach(json_object_get(op, "I"), k, v)
+            assert_true(json_integer_value(json_object_get(v, "%")) <= made);
+        if (strcmp(json_string_value(json_object_get(op, "#")), "p") != 0) {
+            json_array_foreach(out, k, v)
+                assert_int_equal(json_integer_value(json_object_get(v, "%")), ++made);
+            continue;
+        }
+        assert_int_equal(json_integer_value(json_object_get(out, "%")), ++made);
+        json_t *type = json_object_get(json_object_get(out, "TT"), "D"), *dim;
+        const char *element = json_string_value(json_object_get(json_array_get(type, 0), "#"));
+        int64_t shape[4], count = 1;
+        json_array_foreach(json_array_get(type, 1), k, dim)
+            count *= shape[k] = json_integer_value(dim);
+        text head = {0};
+        paddle_tensor_head(&head, DT_F32, (int)json_array_size(json_array_get(type, 1)), shape);
+        bytes += head.size + (size_t)count * (strcmp(element, "0.t_i64") ? 4 : 8);
+        text_free(&head);
+    }
+    json_decref(all);
+    return bytes;
+}
+
+static void paddle_files_fit_together(void **state)
+{
+    static const char *const parts[] = {"image_encoder", "text_encoder", "grounding_head"};
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_error e = {0};
+    char where[64], name[64];
+    samite_model *m = open_model("formula:tiny", NULL);
+    make_folder(where);
+    o.folder = where;
+    assert_int_equal(samite_export_paddle(m, &o, &e), 0);
+    for (int i = 0; i < 3; i++) {
+        uint8_t *data;
+        size_t size;
+        snprintf(name, sizeof name, "%s.json", parts[i]);
+        size_t expected = bytes_of_program(path_of(where, name));
+        snprintf(name, sizeof name, "%s.pdiparams", parts[i]);
+        assert_int_equal(file_read(&data, &size, path_of(where, name), 1 << 28, NULL), 0);
+        assert_int_equal(size, expected);
+        free(data);
+    }
+    samite_model_free(m);
+}
+
 /* ---- numbers, where ONNX Runtime is there ---- */
 
 typedef struct seen { int count, outside; } seen;
@@ -476,6 +555,48 @@ static void parts_compute_the_same(void **state)
     assert_int_equal(check_with("formula:tiny", folder, &s), 0);
     assert_int_equal(s.count, 13);
     assert_int_equal(s.outside, 0);
+}
+
+/* f16, and any number of pictures: still the same within what f16 can do, and one file for every batch. */
+static void other_kinds(void **state)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m = open_model("formula:tiny", NULL);
+    onnx_file f;
+    seen s = {0, 0};
+    char half[64], any[64];
+    make_folder(half);
+    o.folder = half;
+    o.half = 1;
+    assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+    assert_int_equal(onnx_open(&f, path_of(half, "image_encoder.onnx"), &e), 0);
+    const onnx_tensor_info *w = onnx_find_tensor(&f, "detector.backbone.vision_backbone.trunk.blocks.0.mlp.fc1.weight/T/f16");
+    assert_true(w && w->type == 10);
+    assert_int_equal(f.output[4].type, 1);
+    onnx_close(&f);
+    make_folder(any);
+    o.folder = any;
+    o.half = 0;
+    o.batch = -1;
+    assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+    assert_int_equal(onnx_check(path_of(any, "grounding_head.onnx"), false, &e), SAMITE_FAILED);
+    assert_int_equal(onnx_open(&f, path_of(any, "grounding_head.onnx"), &e), 0);
+    assert_true(f.output[2].dim[0] == -1 && f.output[2].dim[1] == 12);
+    onnx_close(&f);
+    o.batch = 65;
+    assert_int_equal(samite_export_onnx(m, &o, &e), SAMITE_USAGE);
+    if (have_runtime()) {
+        o.batch = 0;
+        o.each = note_compared;
+        o.user = &s;
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        o.folder = half;
+        o.half = 1;
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        assert_int_equal(s.count, 26);
+    }
+    samite_model_free(m);
 }
 
 static void check_notices_other_weights(void **state)
@@ -583,7 +704,8 @@ int main(void)
         cmocka_unit_test(names_and_shapes), cmocka_unit_test(nodes_have_good_names), cmocka_unit_test(weights_come_back),
         cmocka_unit_test(rotated_rows_are_in_order), cmocka_unit_test(every_op_has_a_row), cmocka_unit_test(weights_beside),
         cmocka_unit_test(check_finds), cmocka_unit_test(data_stays_in_its_folder), cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(bad_requests), cmocka_unit_test(parts_compute_the_same),
+        cmocka_unit_test(bad_requests), cmocka_unit_test(paddle_tensor_bytes),
+        cmocka_unit_test(paddle_files_fit_together), cmocka_unit_test(parts_compute_the_same), cmocka_unit_test(other_kinds),
         cmocka_unit_test(check_notices_other_weights), cmocka_unit_test(pictures_come_out_the_same),
         cmocka_unit_test(engines_are_not_replaced_silently), cmocka_unit_test(parts_must_belong_together),
     };

@@ -241,6 +241,17 @@ void graph_output(graph *g, int v, const char *name)
     g->value[v].name = own;
 }
 
+void graph_output_apart(graph *g, int i)
+{
+    int v = g->output[i], copy = g_unary(g, P_IDENTITY, v);
+    if (g->error.code)
+        return;
+    char *name = g->value[v].name;
+    g->value[v].name = g->value[copy].name;
+    g->value[copy].name = name;
+    g->output[i] = copy;
+}
+
 /* ---- operations ---- */
 
 static int mismatch(graph *g, prim op, int a, int b)

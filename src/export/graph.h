@@ -93,6 +93,8 @@ int graph_weight(graph *g, const weight_view *v, int axes, const int64_t *dim); 
 int graph_numbers(graph *g, dtype type, int axes, const int64_t *dim, const void *numbers);   /* equal ones are shared */
 int graph_scalar(graph *g, float v);                                                   /* shape [1] */
 void graph_output(graph *g, int v, const char *name);
+/* Puts a node in front of output number i that copies the value; the name stays the output's. */
+void graph_output_apart(graph *g, int i);
 
 /* Operations. */
 int g_binary(graph *g, prim op, int a, int b);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define NEVER (-1e9f)                /* added to scores of keys that must not be seen */
-#define MOST_SCORES ((int64_t)64 << 20)   /* elements of a score matrix; queries take turns beyond that */
+#define MOST_SCORES ((int64_t)64 << 20)   /* elements of a picture's score matrix; queries take turns beyond that */
 
 /* Columns from..to of a linear layer's output are heads of width `halves` that will be rotated. */
 typedef struct rotated {
@@ -216,7 +216,7 @@ void lower_attention(lowering *l, const op_node *n)
     heads h = heads_of(n->in[0], a->heads);
     int term[3], q = queries(l, n), k = keys(l, n), v = split(l, n->in[2], a->heads, false);
     int terms = terms_of(l, n, term), y;
-    int64_t scores = h.batch * h.count * h.rows * n->in[1]->dim[1], steps = (scores + MOST_SCORES - 1) / MOST_SCORES;
+    int64_t scores = h.count * h.rows * n->in[1]->dim[1], steps = (scores + MOST_SCORES - 1) / MOST_SCORES;
     if (steps > 1 && !terms)
         y = attend_in_turns(l->g, q, k, v, &h, steps < GRAPH_INPUTS ? steps : GRAPH_INPUTS);
     else

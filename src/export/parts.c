@@ -36,10 +36,9 @@ typedef struct building {
     lowering    l;
 } building;
 
-/* A picture-like input [B, C, side, side], which the trace sees with its channels last. */
-static tensor *map_input(building *b, const char *name, int64_t channels, int64_t side)
+/* A picture-like input [n, C, side, side], which the trace sees with its channels last. */
+static tensor *map_input(building *b, const char *name, int64_t n, int64_t channels, int64_t side)
 {
-    int64_t n = b->o->batch;
     tensor *t = run_input(b->r, NULL, 4, (int64_t[]){n, side, side, channels});
     int v = graph_input(b->g, name, DT_F32, 4, (int64_t[]){n, channels, side, side});
     lower_bind_first(&b->l, t, v);
@@ -74,7 +73,7 @@ static int level_codes(building *b, int64_t side)
 static void trace_image(building *b, encoded_image *im)
 {
     int64_t side = b->m->c.image;
-    sam3_encode_image(b->r, b->m, map_input(b, "image", 3, side), false, im);
+    sam3_encode_image(b->r, b->m, map_input(b, "image", b->o->batch, 3, side), false, im);
 }
 
 static void finish_image(building *b, const encoded_image *im)
@@ -121,17 +120,10 @@ static void trace_head(building *b, head *out)
 {
     int64_t t = config_tokens(&b->m->c), d = b->m->c.d, batch = b->o->batch, n = b->o->prompt;
     encoded_image im = {0};
-    int32_t *query = calloc((size_t)b->m->c.queries, sizeof *query);
-    if (!query) {
-        graph_fail(b->g, SAMITE_RESOURCE, "not enough memory to trace the head");
-        return;
-    }
-    for (int i = 0; i < b->m->c.queries; i++)
-        query[i] = i;
-    im.level[0] = map_input(b, "backbone_fpn_0", d, 4 * t);
-    im.level[1] = map_input(b, "backbone_fpn_1", d, 2 * t);
-    im.level[2] = map_input(b, "backbone_fpn_2", d, t);
-    tensor *codes = map_input(b, "vision_pos_enc_2", d, t);
+    im.level[0] = map_input(b, "backbone_fpn_0", batch, d, 4 * t);
+    im.level[1] = map_input(b, "backbone_fpn_1", batch, d, 2 * t);
+    im.level[2] = map_input(b, "backbone_fpn_2", batch, d, t);
+    tensor *codes = map_input(b, "vision_pos_enc_2", 1, d, t);
     im.codes = reshape(b->r, codes, 3, (int64_t[]){t, t, d});
     im.begun = fusion_begin(b->r, &b->m->fusion, im.level[2], im.codes);
     tensor *said = run_input(b->r, NULL, 3, (int64_t[]){batch, n, d});
@@ -141,9 +133,9 @@ static void trace_head(building *b, head *out)
     lower_bind_last(&b->l, mask, graph_input(b->g, "text_attention_mask_float", DT_F32, 2, mask->dim));
     grounded g;
     sam3_ground_with(b->r, b->m, &im, said, mask, NULL, &(decoder_options){.every_layer = true}, &g);
-    out->masks = sam3_masks(b->r, b->m, &im, &g, query, b->m->c.queries);
+    tensor *pixels = seghead_pixels(b->r, &b->m->seghead, im.level, g.memory, g.prompt, g.mask);
+    out->masks = seghead_masks(b->r, &b->m->seghead, pixels, g.found.queries);
     out->found = g.found;
-    free(query);
 }
 
 /* One value of every layer, one above the other. */

@@ -1,4 +1,5 @@
 /* to_onnx.c - one table row per operation: the ONNX nodes that do it. */
+#include "export/half.h"
 #include "export/to_onnx.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@ typedef struct source {
     int64_t n[MAX_AXES];     /* int64 constants */
     float   f;               /* f32 constants of one element */
     bool    is_float;
+    bool    half;            /* stored as f16 */
 } source;
 
 typedef struct emitter {
@@ -20,10 +22,12 @@ typedef struct emitter {
     const onnx_options *o;
     onnx_writer        *w;
     source             *tensor;
-    size_t              tensors, room;
+    size_t              tensors, room, name_room;
     name_map           *made;        /* constants by name */
     char              **name;        /* of the constants; owned */
     size_t              names;
+    bool               *half;        /* values in f16, or NULL */
+    bool                batch_made;  /* the node that tells the size of the batch */
     bool                failed;
 } emitter;
 
@@ -34,15 +38,36 @@ static bool remember(emitter *e, source s)
     if (e->tensors == e->room) {
         size_t room = e->room ? e->room * 2 : 512;
         source *more = realloc(e->tensor, room * sizeof *more);
-        char **names = more ? realloc(e->name, room * sizeof *names) : NULL;
-        e->tensor = more ? more : e->tensor;
-        e->name = names ? names : e->name;
-        if (!names)
+        if (!more)
             return false;
+        e->tensor = more;
         e->room = room;
     }
     e->tensor[e->tensors++] = s;
     return true;
+}
+
+/* A name that the emitter owns and finds again. */
+static const char *own_name(emitter *e, const char *name)
+{
+    char *own = text_copy(name);
+    if (e->names == e->name_room) {
+        size_t room = e->name_room ? e->name_room * 2 : 512;
+        char **more = realloc(e->name, room * sizeof *more);
+        if (!more) {
+            free(own);
+            e->failed = true;
+            return "";
+        }
+        e->name = more;
+        e->name_room = room;
+    }
+    if (!own || !name_map_put(e->made, own, (int64_t)e->names)) {
+        free(own);
+        e->failed = true;
+        return "";
+    }
+    return e->name[e->names++] = own;
 }
 
 /* A constant under a name that says what it is; the same name is the same constant. */
@@ -51,14 +76,24 @@ static const char *constant(emitter *e, const char *name, dtype type, int count,
     int64_t at = name_map_get(e->made, name), dim = count;
     if (at >= 0)
         return e->name[at];
-    char *own = text_copy(name);
-    if (!own || !remember(e, s) || !name_map_put(e->made, own, (int64_t)e->names)) {
-        free(own);
+    const char *own = own_name(e, name);
+    if (!remember(e, s)) {
         e->failed = true;
         return "";
     }
-    e->name[e->names++] = own;
     onnx_tensor(e->w, own, type, count ? 1 : 0, &dim, true);
+    return own;
+}
+
+/* A weight stored as f16. */
+static const char *half_weight(emitter *e, int v, const char *name)
+{
+    const gvalue *x = &e->g->value[v];
+    const char *own = own_name(e, name);
+    if (!remember(e, (source){.value = v, .half = true}))
+        e->failed = true;
+    else
+        onnx_tensor(e->w, own, DT_F16, x->axes, x->dim, false);
     return own;
 }
 
@@ -74,11 +109,18 @@ static const char *integers(emitter *e, const int64_t *v, int count)
     return constant(e, name, DT_I64, count, s);
 }
 
-static const char *number(emitter *e, float v)
+/* `count` times the same number, in the type that the node computes in. */
+static const char *numbers(emitter *e, const gnode *n, float v, int count)
 {
-    char name[64];
-    snprintf(name, sizeof name, "number_%.9g", (double)v);
-    return constant(e, name, DT_F32, 1, (source){.value = -1, .f = v, .is_float = true});
+    char name[80];
+    bool half = half_node(e->half, n);
+    snprintf(name, sizeof name, "%snumber_%.9g_%d", half ? "f16_" : "", (double)v, count);
+    return constant(e, name, half ? DT_F16 : DT_F32, count, (source){.value = -1, .f = v, .is_float = true, .half = half});
+}
+
+static const char *number(emitter *e, const gnode *n, float v)
+{
+    return numbers(e, n, v, 1);
 }
 
 /* ---- nodes ---- */
@@ -86,6 +128,27 @@ static const char *number(emitter *e, float v)
 static const char *name_of(const emitter *e, int v)
 {
     return e->g->value[v].name;
+}
+
+/* Input `k` of a node in the type that the node computes in; a node in between changes the type where needed. */
+static const char *operand(emitter *e, const gnode *n, int k)
+{
+    int v = n->in[k];
+    const gvalue *x = &e->g->value[v];
+    bool half = half_node(e->half, n), given = x->from == FROM_PARAM || x->from == FROM_NUMBERS;
+    char name[512];
+    if (!e->half || x->type != DT_F32 || (!given && e->half[v] == half) || (given && !half))
+        return x->name;
+    snprintf(name, sizeof name, "%s/%s", x->name, half ? "f16" : "f32");
+    int64_t at = name_map_get(e->made, name);
+    if (at >= 0)
+        return e->name[at];
+    if (given)
+        return half_weight(e, v, name);
+    const char *own = own_name(e, name);
+    onnx_node(e->w, "Cast", own, (const char *[]){x->name}, 1, &own, 1);
+    onnx_attribute_int(e->w, "to", onnx_type(half ? DT_F16 : DT_F32));
+    return own;
 }
 
 /* -1 where the dimension depends on the batch. */
@@ -106,7 +169,7 @@ static void node(emitter *e, const gnode *n, const char *op, const char *const *
 {
     const char *in[GRAPH_INPUTS + 4], *out = name_of(e, n->out);
     for (int i = 0; i < n->inputs; i++)
-        in[i] = name_of(e, n->in[i]);
+        in[i] = operand(e, n, i);
     for (int i = 0; i < count; i++)
         in[n->inputs + i] = more[i];
     onnx_node(e->w, op, n->name, in, n->inputs + count, &out, 1);
@@ -130,13 +193,13 @@ static void as_is(emitter *e, const gnode *n, const char *op)
 static void put_gelu(emitter *e, const gnode *n, const char *op)
 {
     char a[400], b[400], c[400], d[400];
-    const char *x = name_of(e, n->in[0]), *out = name_of(e, n->out);
+    const char *x = operand(e, n, 0), *out = name_of(e, n->out);
     (void)op;
-    step(e, n, "Div", "scaled", x, number(e, 1.41421356f), a, sizeof a);
+    step(e, n, "Div", "scaled", x, number(e, n, 1.41421356f), a, sizeof a);
     step(e, n, "Erf", "erf", a, NULL, b, sizeof b);
-    step(e, n, "Add", "share", b, number(e, 1), c, sizeof c);
+    step(e, n, "Add", "share", b, number(e, n, 1), c, sizeof c);
     step(e, n, "Mul", "double", x, c, d, sizeof d);
-    onnx_node(e->w, "Mul", n->name, (const char *[]){d, number(e, 0.5f)}, 2, &out, 1);
+    onnx_node(e->w, "Mul", n->name, (const char *[]){d, number(e, n, 0.5f)}, 2, &out, 1);
 }
 
 static void put_softmax(emitter *e, const gnode *n, const char *op)
@@ -149,7 +212,7 @@ static void put_softmax(emitter *e, const gnode *n, const char *op)
 static void put_plain_norm(emitter *e, const gnode *n)
 {
     char mean[400], apart[400], square[400], spread[400], sum[400], root[400], normal[400], scaled[400];
-    const char *x = name_of(e, n->in[0]), *out = name_of(e, n->out);
+    const char *x = operand(e, n, 0), *out = name_of(e, n->out);
     step(e, n, "ReduceMean", "mean", x, NULL, mean, sizeof mean);
     onnx_attribute_ints(e->w, "axes", (int64_t[]){-1}, 1);
     onnx_attribute_int(e->w, "keepdims", 1);
@@ -158,11 +221,11 @@ static void put_plain_norm(emitter *e, const gnode *n)
     step(e, n, "ReduceMean", "spread", square, NULL, spread, sizeof spread);
     onnx_attribute_ints(e->w, "axes", (int64_t[]){-1}, 1);
     onnx_attribute_int(e->w, "keepdims", 1);
-    step(e, n, "Add", "sum", spread, number(e, n->f), sum, sizeof sum);
+    step(e, n, "Add", "sum", spread, number(e, n, n->f), sum, sizeof sum);
     step(e, n, "Sqrt", "root", sum, NULL, root, sizeof root);
     step(e, n, "Div", "normal", apart, root, normal, sizeof normal);
-    step(e, n, "Mul", "scaled", normal, name_of(e, n->in[1]), scaled, sizeof scaled);
-    onnx_node(e->w, "Add", n->name, (const char *[]){scaled, name_of(e, n->in[2])}, 2, &out, 1);
+    step(e, n, "Mul", "scaled", normal, operand(e, n, 1), scaled, sizeof scaled);
+    onnx_node(e->w, "Add", n->name, (const char *[]){scaled, operand(e, n, 2)}, 2, &out, 1);
 }
 
 static void put_norm(emitter *e, const gnode *n, const char *op)
@@ -179,25 +242,22 @@ static void put_norm(emitter *e, const gnode *n, const char *op)
 /* Opset 17 has no group norm: groups become rows of an instance norm. */
 static void put_group_norm(emitter *e, const gnode *n, const char *op)
 {
-    char grouped[400], normal[400], back[400], ones[64], zeros[64], scaled[400], gain[400], shift[400];
+    char grouped[400], normal[400], back[400], scaled[400], gain[400], shift[400];
     const gvalue *x = &e->g->value[n->in[0]];
     int64_t groups = n->n[0], dim[MAX_AXES];
     const char *out = name_of(e, n->out), *name = normal;
     (void)op;
     dims_of(e, n->in[0], dim);
     dim[0] = dim[0] < 0 ? 0 : dim[0];
-    snprintf(ones, sizeof ones, "ones_%lld", (long long)groups);
-    snprintf(zeros, sizeof zeros, "zeros_%lld", (long long)groups);
-    step(e, n, "Reshape", "groups", name_of(e, n->in[0]), integers(e, (int64_t[]){0, groups, -1}, 3), grouped, sizeof grouped);
-    const char *one = constant(e, ones, DT_F32, (int)groups, (source){.value = -1, .f = 1, .is_float = true});
-    const char *zero = constant(e, zeros, DT_F32, (int)groups, (source){.value = -1, .f = 0, .is_float = true});
+    step(e, n, "Reshape", "groups", operand(e, n, 0), integers(e, (int64_t[]){0, groups, -1}, 3), grouped, sizeof grouped);
+    const char *one = numbers(e, n, 1, (int)groups), *zero = numbers(e, n, 0, (int)groups);
     snprintf(normal, sizeof normal, "%s/normal", n->name);
     onnx_node(e->w, "InstanceNormalization", normal, (const char *[]){grouped, one, zero}, 3, &name, 1);
     onnx_attribute_float(e->w, "epsilon", n->f);
     step(e, n, "Reshape", "back", normal, integers(e, dim, 4), back, sizeof back);
     const char *channels = integers(e, (int64_t[]){1, x->dim[1], 1, 1}, 4);
-    step(e, n, "Reshape", "gain", name_of(e, n->in[1]), channels, gain, sizeof gain);
-    step(e, n, "Reshape", "shift", name_of(e, n->in[2]), channels, shift, sizeof shift);
+    step(e, n, "Reshape", "gain", operand(e, n, 1), channels, gain, sizeof gain);
+    step(e, n, "Reshape", "shift", operand(e, n, 2), channels, shift, sizeof shift);
     step(e, n, "Mul", "scaled", back, gain, scaled, sizeof scaled);
     onnx_node(e->w, "Add", n->name, (const char *[]){scaled, shift}, 2, &out, 1);
 }
@@ -230,12 +290,34 @@ static void put_max_pool2(emitter *e, const gnode *n, const char *op)
     onnx_attribute_ints(e->w, "strides", (int64_t[]){2, 2}, 2);
 }
 
+/* The shape of a node's output where -1 is not allowed: with a free batch its first number comes from the first input. */
+static const char *full_shape(emitter *e, const gnode *n)
+{
+    static const char batch[] = "batch/size", whole[] = "batch/shape";
+    const gvalue *y = &e->g->value[n->out];
+    char name[400];
+    if (dim_of(e, n->out, 0) >= 0)
+        return integers(e, y->dim, y->axes);
+    if (!e->batch_made) {
+        const char *out = whole;
+        onnx_node(e->w, "Shape", whole, (const char *[]){name_of(e, e->g->input[0])}, 1, &out, 1);
+        out = batch;
+        onnx_node(e->w, "Slice", batch, (const char *[]){whole, integers(e, (int64_t[]){0}, 1), integers(e, (int64_t[]){1}, 1)}, 3,
+                  &out, 1);
+        e->batch_made = true;
+    }
+    snprintf(name, sizeof name, "%s/shape", n->name);
+    const char *own = own_name(e, name);
+    onnx_node(e->w, "Concat", own, (const char *[]){batch, integers(e, y->dim + 1, y->axes - 1)}, 2, &own, 1);
+    onnx_attribute_int(e->w, "axis", 0);
+    return own;
+}
+
 /* Always with sizes, which every converter reads; nearest in the one form that is right for all of them. */
 static void put_resize(emitter *e, const gnode *n, const char *op)
 {
-    const gvalue *y = &e->g->value[n->out];
     bool nearest = n->op == P_RESIZE_NEAREST;
-    node(e, n, op, (const char *[]){"", "", integers(e, y->dim, 4)}, 3);
+    node(e, n, op, (const char *[]){"", "", full_shape(e, n)}, 3);
     onnx_attribute_text(e->w, "coordinate_transformation_mode", nearest ? "asymmetric" : "half_pixel");
     onnx_attribute_text(e->w, "mode", nearest ? "nearest" : "linear");
     if (nearest)
@@ -247,6 +329,11 @@ static void put_shape(emitter *e, const gnode *n, const char *op)
     int64_t dim[MAX_AXES];
     dims_of(e, n->out, dim);
     node(e, n, op, (const char *[]){integers(e, dim, e->g->value[n->out].axes)}, 1);
+}
+
+static void put_expand(emitter *e, const gnode *n, const char *op)
+{
+    node(e, n, op, (const char *[]){full_shape(e, n)}, 1);
 }
 
 static void put_transpose(emitter *e, const gnode *n, const char *op)
@@ -332,7 +419,7 @@ static const struct {
     [P_CONV_UP2] = {"ConvTranspose", put_conv_up2}, [P_MAX_POOL2] = {"MaxPool", put_max_pool2},
     [P_RESIZE_NEAREST] = {"Resize", put_resize}, [P_RESIZE_LINEAR] = {"Resize", put_resize},
     [P_RESHAPE] = {"Reshape", put_shape}, [P_TRANSPOSE] = {"Transpose", put_transpose}, [P_SLICE] = {"Slice", put_slice},
-    [P_CONCAT] = {"Concat", put_concat}, [P_EXPAND] = {"Expand", put_shape}, [P_PAD_FRONT] = {"Pad", put_pad_front},
+    [P_CONCAT] = {"Concat", put_concat}, [P_EXPAND] = {"Expand", put_expand}, [P_PAD_FRONT] = {"Pad", put_pad_front},
     [P_GATHER] = {"Gather", put_gather}, [P_SUM] = {"ReduceSum", put_sum}, [P_EQUAL] = {"Equal", as_is},
     [P_CAST] = {"Cast", put_cast}, [P_ROI_ALIGN] = {"RoiAlign", put_roi_align},
     [P_GRID_SAMPLE] = {"GridSample", put_grid_sample},
@@ -342,7 +429,10 @@ static const struct {
 
 static bool fill_constant(const source *s, void *out, size_t bytes)
 {
-    if (s->is_float) {
+    if (s->is_float && s->half) {
+        for (size_t i = 0; i < bytes / 2; i++)
+            dtype_from_f32((char *)out + 2 * i, DT_F16, &s->f, 1);
+    } else if (s->is_float) {
         for (size_t i = 0; i < bytes / sizeof(float); i++)
             ((float *)out)[i] = s->f;
     } else if (s->value == -2) {
@@ -354,13 +444,16 @@ static bool fill_constant(const source *s, void *out, size_t bytes)
     return true;
 }
 
-static bool fill(void *user, size_t index, void *out, size_t bytes)
+/* What f16 cannot hold ends at its limits. */
+static void to_half(void *out, float *values, size_t count)
 {
-    emitter *e = user;
-    const source *s = &e->tensor[index];
-    if (s->value < 0)
-        return fill_constant(s, out, bytes);
-    const gvalue *v = &e->g->value[s->value];
+    for (size_t i = 0; i < count; i++)
+        values[i] = values[i] > 65504.0f ? 65504.0f : values[i] < -65504.0f ? -65504.0f : values[i];
+    dtype_from_f32(out, DT_F16, values, count);
+}
+
+static bool fill_value(emitter *e, const gvalue *v, void *out, size_t bytes)
+{
     if (v->from == FROM_NUMBERS) {
         memcpy(out, v->numbers, bytes);
         return true;
@@ -373,13 +466,50 @@ static bool fill(void *user, size_t index, void *out, size_t bytes)
     return true;
 }
 
+static bool fill(void *user, size_t index, void *out, size_t bytes)
+{
+    emitter *e = user;
+    const source *s = &e->tensor[index];
+    if (s->value < 0)
+        return fill_constant(s, out, bytes);
+    const gvalue *v = &e->g->value[s->value];
+    if (!s->half)
+        return fill_value(e, v, out, bytes);
+    float *full = malloc(2 * bytes + 1);
+    bool ok = full && fill_value(e, v, full, 2 * bytes);
+    if (ok)
+        to_half(out, full, bytes / 2);
+    free(full);
+    return ok;
+}
+
+/* Does a node want this weight as it is? */
+static bool needed_full(const emitter *e, int v)
+{
+    if (!e->half || e->g->value[v].type != DT_F32)
+        return true;
+    for (int i = 0; i < e->g->nodes; i++)
+        for (int k = 0; e->g->node[i].used && k < e->g->node[i].inputs; k++)
+            if (e->g->node[i].in[k] == v && !half_node(e->half, &e->g->node[i]))
+                return true;
+    return false;
+}
+
+static bool is_output(const graph *g, int v)
+{
+    for (int k = 0; k < g->outputs; k++)
+        if (g->output[k] == v)
+            return true;
+    return false;
+}
+
 static void put_values(emitter *e)
 {
     graph *g = e->g;
     int64_t dim[MAX_AXES];
     for (int i = 0; i < g->values; i++) {
         const gvalue *v = &g->value[i];
-        if (!v->used || (v->from != FROM_PARAM && v->from != FROM_NUMBERS))
+        if (!v->used || (v->from != FROM_PARAM && v->from != FROM_NUMBERS) || !needed_full(e, i))
             continue;
         if (!remember(e, (source){.value = i}))
             e->failed = true;
@@ -397,20 +527,38 @@ static void put_values(emitter *e)
     }
 }
 
+/* Is every free dimension just the batch, and not a multiple of it? */
+static bool plain_shape(const emitter *e, int v)
+{
+    int64_t batch = e->g->value[e->g->input[0]].dim[0];
+    for (int i = 0; i < e->g->value[v].axes; i++)
+        if (dim_of(e, v, i) < 0 && e->g->value[v].dim[i] != batch)
+            return false;
+    return true;
+}
+
 /* Shapes of everything between, for tools that do not work them out themselves. */
 static void put_shapes(emitter *e)
 {
     int64_t dim[MAX_AXES];
     for (int i = 0; i < e->g->values; i++) {
         const gvalue *v = &e->g->value[i];
-        bool out = false;
-        for (int k = 0; k < e->g->outputs; k++)
-            out |= e->g->output[k] == i;
-        if (out || !v->used || v->from != FROM_NODE)
+        if (is_output(e->g, i) || !v->used || v->from != FROM_NODE || !plain_shape(e, i))
             continue;
         dims_of(e, i, dim);
-        onnx_value(e->w, ONNX_INNER, v->name, v->type, v->axes, dim, "batch");
+        onnx_value(e->w, ONNX_INNER, v->name, e->half && e->half[i] ? DT_F16 : v->type, v->axes, dim, "batch");
     }
+}
+
+/* Outputs stay f32: those that would be f16 get a node of their own that changes the type. */
+static bool *half_outputs(graph *g)
+{
+    bool *plan = half_plan(g);
+    for (int i = 0; plan && i < g->outputs; i++)
+        if (plan[g->output[i]])
+            graph_output_apart(g, i);
+    free(plan);
+    return g->error.code ? NULL : half_plan(g);
 }
 
 int graph_to_onnx(graph *g, const char *path, const onnx_options *o, samite_error *err)
@@ -420,6 +568,8 @@ int graph_to_onnx(graph *g, const char *path, const onnx_options *o, samite_erro
     if (g->error.code) {
         code = fail(err, g->error.code, "%s", g->error.text);
     } else if (!e.w || !e.made) {
+        code = fail(err, SAMITE_RESOURCE, "not enough memory to export %s", path);
+    } else if (o->half && !(e.half = half_outputs(g))) {
         code = fail(err, SAMITE_RESOURCE, "not enough memory to export %s", path);
     } else {
         graph_prune(g);
@@ -433,6 +583,7 @@ int graph_to_onnx(graph *g, const char *path, const onnx_options *o, samite_erro
     for (size_t i = 0; i < e.names; i++)
         free(e.name[i]);
     free(e.name);
+    free(e.half);
     free(e.tensor);
     name_map_free(e.made);
     onnx_writer_free(e.w);

@@ -134,7 +134,7 @@ tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, t
 {
     run_part(r, "geometry");
     size_t mark = run_mark(r);
-    int64_t d = tensor_cols(image), n = tensor_rows(image);
+    int64_t d = tensor_cols(image), batch = image->dim[0], n = image->dim[1] * image->dim[2];
     tensor *token = NULL;
     if (x && (x->box_count || x->point_count)) {
         tensor *seen = norm(r, image, &e->image_norm);
@@ -147,7 +147,9 @@ tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, t
     token = token ? concat(r, token, cls, 0) : cls;
     token = reshape(r, token, 3, (int64_t[]){1, tensor_rows(token), d});
     token = norm(r, linear(r, token, &e->final), &e->final_norm);
-    tensor *values = reshape(r, image, 3, (int64_t[]){1, n, d});
+    if (batch > 1)
+        token = repeat(r, token, batch);
+    tensor *values = reshape(r, image, 3, (int64_t[]){batch, n, d});
     tensor *keys = add(r, values, reshape(r, codes, 2, (int64_t[]){n, d}));
     for (int i = 0; i < e->layers; i++)
         token = layer_forward(r, &e->layer[i], token, keys, values);

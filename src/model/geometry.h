@@ -39,7 +39,8 @@ typedef struct examples {
     int          point_count;
 } examples;
 
-/* image [1, t, t, d] and its position codes [t, t, d] -> [1, points + boxes + 1, d]; the last token is CLS. Notes geometry. */
+/* image [B, t, t, d] and its position codes [t, t, d] -> [B, points + boxes + 1, d]; the last token is CLS. Examples need a
+ * single picture. Notes geometry. */
 tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes);
 
 #endif
