@@ -194,7 +194,8 @@ int image_new(samite_image **out, samite_model *m, samite_error *err)
     }
     im->model = m;
     im->stage = "encode";
-    run_options o = {.mode = RUN, .memory_limit = (size_t)m->options.memory_limit, .cancelled = step, .cancel_user = im};
+    run_options o = {.mode = RUN, .memory_limit = (size_t)m->options.memory_limit, .type = m->n->type,
+                     .cancelled = step, .cancel_user = im};
     if (!(im->r = run_open(&o, err))) {
         free(im->input);
         free(im);

@@ -379,6 +379,7 @@ static void test_conv(void **state)
         {{8, 16, 3, 1, 1, 4}, 1, 6, 5, true, ACT_NONE, GEMM_F32},
         {{4, 16, 2, 2, 0, 1}, 2, 9, 9, true, ACT_NONE, GEMM_F32},
         {{5, 3, 4, 3, 2, 1}, 1, 8, 10, true, ACT_NONE, GEMM_F32},
+        {{64, 64, 7, 1, 0, 1}, 1, 7, 7, true, ACT_NONE, GEMM_F32},
         {{3, 5, 3, 1, 1, 1}, 1, 7, 9, true, ACT_RELU, GEMM_BF16},
         {{32, 64, 3, 1, 1, 1}, 2, 12, 13, true, ACT_NONE, GEMM_BF16},
         {{24, 24, 7, 1, 3, 24}, 1, 12, 10, true, ACT_NONE, GEMM_BF16},

@@ -411,20 +411,35 @@ static void run_attention(const kernels *k, const call *c, float **out)
     a.y = out[0];
     a.lse = out[1];
     a.scratch = scratch_make(attention_scratch(&a));
-    k->attention(&a);
+    if (c->variant)
+        k->attention_bf16(&a);
+    else
+        k->attention(&a);
     free(a.scratch);
 }
 
-static void test_attention(void **state)
+/* Variant 1: in bf16, where rounded inputs cost two digits. */
+static void check_attention(int variant, double tolerance)
 {
     for (int i = 0; i < ATTENTION_CASES; i++) {
         attention_setup t = case_setup(&attention_cases[i]);
         const attention_args *a = &t.a;
-        call c = {run_attention, "attention", 3e-6, 2, {a->batch * a->y_batch, a->batch * a->heads * a->nq}, .n = i,
-                  .rows = a->nq, .cols = a->nk, .attention = a};
+        call c = {run_attention, variant ? "attention_bf16" : "attention", tolerance, 2,
+                  {a->batch * a->y_batch, a->batch * a->heads * a->nq}, .n = i, .rows = a->nq, .cols = a->nk,
+                  .variant = variant, .attention = a};
         check(&c);
         case_drop(&t);
     }
+}
+
+static void test_attention(void **state)
+{
+    check_attention(0, 3e-6);
+}
+
+static void test_attention_bf16(void **state)
+{
+    check_attention(1, 1.5e-2);
 }
 
 /* Gradients: y and lse come from the reference. Variant bits leave gradients out. */
@@ -526,7 +541,7 @@ static void test_attention_differences(void **state)
 }
 
 /* A fully masked row gives 0 and -infinity; masked keys may hold anything; NaN in a query stays in its row. */
-static void test_attention_special(void **state)
+static void check_special(void (*attend)(const attention_args *))
 {
     enum { NQ = 20, NK = 300, DIM = 32 };
     attention_case s = {1, 1, DIM, NQ, NK, MASK, 0};
@@ -537,30 +552,37 @@ static void test_attention_special(void **state)
     a.y = y;
     a.lse = lse;
     a.scratch = scratch_make(attention_scratch(&a));
-    for (int l = 0; l < level_count; l++) {
-        for (int j = 0; j < NK; j++)
-            t.mask[j] = 1;
-        levels[l]->attention(&a);
-        for (int i = 0; i < NQ; i++)
-            assert_true(lse[i] == -INFINITY && y[i * DIM] == 0 && y[i * DIM + DIM - 1] == 0);
-        for (int d = 0; d < DIM; d++)
-            t.k[7 * DIM + d] = t.v[7 * DIM + d] = NAN;
-        t.mask[5] = t.mask[299] = 0;
-        t.q[3 * DIM] = NAN;
-        levels[l]->attention(&a);
-        for (int i = 0; i < NQ; i++)
-            assert_true(isnan(lse[i]) == (i == 3) && isnan(y[i * DIM]) == (i == 3));
-        t.q[3 * DIM] = 0;
-        for (int i = 0; i < NQ * DIM; i++)
-            t.q[i] *= 1e4f;         /* scores far beyond what an exponential can hold */
-        levels[l]->attention(&a);
-        for (int i = 0; i < NQ; i++)
-            assert_true(isfinite(lse[i]) && isfinite(y[i * DIM]));
-        for (int i = 0; i < NQ * DIM; i++)
-            t.q[i] *= 1e-4f;
-    }
+    for (int j = 0; j < NK; j++)
+        t.mask[j] = 1;
+    attend(&a);
+    for (int i = 0; i < NQ; i++)
+        assert_true(lse[i] == -INFINITY && y[i * DIM] == 0 && y[i * DIM + DIM - 1] == 0);
+    for (int d = 0; d < DIM; d++)
+        t.k[7 * DIM + d] = t.v[7 * DIM + d] = NAN;
+    t.mask[5] = t.mask[299] = 0;
+    t.q[3 * DIM] = NAN;
+    attend(&a);
+    for (int i = 0; i < NQ; i++)
+        assert_true(isnan(lse[i]) == (i == 3) && isnan(y[i * DIM]) == (i == 3));
+    t.q[3 * DIM] = 0;
+    for (int i = 0; i < NQ * DIM; i++)
+        t.q[i] *= 1e4f;         /* scores far beyond what an exponential can hold */
+    attend(&a);
+    for (int i = 0; i < NQ; i++)
+        assert_true(isfinite(lse[i]) && isfinite(y[i * DIM]));
+    for (int i = 0; i < NQ * DIM; i++)
+        t.q[i] *= 1e-4f;
     free(a.scratch);
     case_drop(&t);
+}
+
+static void test_attention_special(void **state)
+{
+    for (int l = 0; l < level_count; l++) {
+        check_special(levels[l]->attention);
+        if (levels[l]->attention_bf16 != levels[l]->attention)
+            check_special(levels[l]->attention_bf16);
+    }
 }
 
 static void test_levels(void **state)
@@ -580,7 +602,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_add),       cmocka_unit_test(test_axpy),           cmocka_unit_test(test_activate),
         cmocka_unit_test(test_bf16),      cmocka_unit_test(test_activate_range), cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_special),
+        cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_bf16),
+        cmocka_unit_test(test_attention_special),
         cmocka_unit_test(test_attention_backward), cmocka_unit_test(test_attention_differences),
         cmocka_unit_test(test_levels),
     };

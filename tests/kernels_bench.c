@@ -5,7 +5,7 @@
 #include "kernels/gemm.h"
 #include "numbers.h"
 
-static double rate;     /* GFLOP/s of a large product: the roofline */
+static double rate[2];  /* GFLOP/s of a large product in f32 and bf16: the roofline */
 
 /* Seconds. With one thread its CPU time, which other processes disturb less. */
 static double now(void)
@@ -36,7 +36,7 @@ static const attention_bench attention_shapes[] = {
     {"memory", 1, 1, 256, 5184, 20736, true, false, false},
 };
 
-static void bench_attention(const kernels *k, const attention_bench *s)
+static void bench_attention(const kernels *k, const attention_bench *s, bool bf16)
 {
     int64_t cols = s->heads * s->dim, best_runs = s->nq * s->nk > 4000000 ? 2 : 8;
     float *q = random_floats(s->batch * s->nq * cols, 0, 1), *kv = random_floats(2 * s->batch * s->nk * cols, 0, 2),
@@ -73,12 +73,12 @@ static void bench_attention(const kernels *k, const attention_bench *s)
     a.scratch = aligned_alloc(64, (attention_scratch(&a) + 63) / 64 * 64);
     for (int i = 0; i < best_runs; i++) {
         double start = now();
-        k->attention(&a);
+        (bf16 ? k->attention_bf16 : k->attention)(&a);
         best = fmin(best, now() - start);
     }
-    printf("  attention %-14s %3ld x %2ld heads x %3ld, %5ld x %5ld  %9.3f ms %7.1f GFLOP/s %5.1f %%\n", s->name,
-           (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk, best * 1e3, flops / best,
-           100 * flops / best / rate);
+    printf("  attention%s %-14s %3ld x %2ld heads x %3ld, %5ld x %5ld  %9.3f ms %7.1f GFLOP/s %5.1f %%\n",
+           bf16 ? " bf16" : "", s->name, (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk, best * 1e3, flops / best,
+           100 * flops / best / rate[bf16]);
     free(a.scratch);
     drop(q, 0), drop(kv, 0), drop(y, 0), drop(rope, 0), drop(bias, 0);
 }
@@ -234,9 +234,10 @@ int kernels_bench(void)
     const kernels *levels[8];
     int n = kernels_levels(levels, 8);
 
-    rate = gemm_rate(GEMM_F32);
+    for (int type = GEMM_F32; type <= GEMM_BF16; type++)
+        rate[type] = gemm_rate((gemm_type)type);
     printf("%s\n%d threads, product %.1f GFLOP/s in f32, %.1f in bf16\n", kernels_cpu_features(), omp_get_max_threads(),
-           rate, gemm_rate(GEMM_BF16));
+           rate[0], rate[1]);
     printf("%s\n", kernels_get()->level);
     for (int type = GEMM_F32; type <= GEMM_BF16; type++) {
         for (EACH(linear_shapes, i))
@@ -249,7 +250,10 @@ int kernels_bench(void)
         for (EACH(row_calls, i))
             bench_rows(levels[l], &row_calls[i]);
         for (EACH(attention_shapes, i))
-            bench_attention(levels[l], &attention_shapes[i]);
+            bench_attention(levels[l], &attention_shapes[i], false);
+        for (EACH(attention_shapes, i))
+            if (levels[l]->attention_bf16 != levels[l]->attention)
+                bench_attention(levels[l], &attention_shapes[i], true);
     }
     return 0;
 }

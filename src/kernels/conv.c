@@ -238,11 +238,19 @@ static bool execute(const conv_weights *w, const conv_plan *p, float *y, const v
     return ok;
 }
 
+/* oneDNN makes an inner product of a kernel as large as the picture, and lets the number of threads decide how its sums
+ * are split: there one thread computes, which is enough for a single pixel. */
+static int threads_for(const conv_shape *s, int64_t height, int64_t width)
+{
+    return height == s->kernel && width == s->kernel && s->pad == 0 ? 1 : omp_get_max_threads();
+}
+
 bool conv_run(const conv_weights *weights, float *y, const float *x, int64_t batch, int64_t height, int64_t width,
               activation act)
 {
     conv_weights *w = (conv_weights *)(uintptr_t)weights;   /* only the caches change, under the lock */
-    conv_key key = {batch, height, width, act, omp_get_max_threads()};
+    int threads = omp_get_max_threads();
+    conv_key key = {batch, height, width, act, threads_for(&w->shape, height, width)};
     int64_t count = batch * height * width * w->shape.in;
     const void *in = x;
     uint16_t *narrow = NULL;
@@ -258,10 +266,12 @@ bool conv_run(const conv_weights *weights, float *y, const float *x, int64_t bat
         kernels_get()->to_bf16(narrow, x, count);
         in = narrow;
     }
+    omp_set_num_threads(key.threads);
     pthread_mutex_lock(&w->lock);
     p = plan_get(w, &key);
     pthread_mutex_unlock(&w->lock);
     ok = p && execute(w, p, y, in);
+    omp_set_num_threads(threads);
     pthread_mutex_lock(&w->lock);
     plan_drop(p);
     pthread_mutex_unlock(&w->lock);

@@ -59,6 +59,10 @@ static void build_tables(void)
         if (i > 0)
             tables[i] = tables[i - 1];
         fill[i](&tables[i]);
+#if defined(__x86_64__)
+        if (i == 2 && __builtin_cpu_supports("avx512bf16"))
+            kernels_fill_avx512_bf16(&tables[i]);
+#endif
         built = i + 1;
     }
 }

@@ -68,6 +68,9 @@ typedef struct kernels {
                        int64_t batch, int64_t pixels, int64_t channels, int64_t groups, float eps, bool relu);
     /* See attention_args. 1e-5. dim is a multiple of 8 up to 256. */
     void (*attention)(const attention_args *a);
+    /* The same with q, k, v and the weights rounded to bf16 before they are multiplied (sums and softmax stay f32) where
+     * the CPU has instructions for that, else in f32. 1.5e-2 */
+    void (*attention_bf16)(const attention_args *a);
     void (*attention_backward)(const attention_args *a, const attention_grads *g);
     /* bf16 <-> f32, round to nearest even; n values. Exact. */
     void (*to_bf16)(uint16_t *y, const float *x, int64_t n);

@@ -112,7 +112,8 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
     args.lse = op_save(r, &c, 0, q->dim[0] * o->heads * q->dim[1]);
     args.scratch = op_scratch(r, attention_scratch(&args));
     args.y = y->data;
+    const kernels *kernel = kernels_for(&args);
     if (op_computes(r, y))
-        kernels_for(&args)->attention(&args);
+        (run_type(r) == GEMM_F32 ? kernel->attention : kernel->attention_bf16)(&args);
     return op_finish(r, &c, y);
 }

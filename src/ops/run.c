@@ -109,6 +109,11 @@ run_mode run_mode_of(const run *r)
     return r->options.mode;
 }
 
+gemm_type run_type(const run *r)
+{
+    return r->options.mode == RUN ? r->options.type : GEMM_F32;
+}
+
 /* ---- the sticky error ---- */
 
 int run_status(const run *r, samite_error *err)

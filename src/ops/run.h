@@ -22,6 +22,7 @@ typedef struct run run;
 typedef struct run_options {
     run_mode  mode;
     size_t    memory_limit;                /* bytes for values; 0 = no limit of our own */
+    gemm_type type;                        /* RUN: arithmetic of attention; weights have their own, from packing */
     bool      keep_all;                    /* TAPE: run_checkpoint keeps everything: no second computation, more memory */
     bool      keep_constants;              /* TRACE: run_constant has data, which stays as long as the records */
     /* Called now and then from long ops and parts with the part's path; nonzero = stop (SAMITE_CANCELLED). */
@@ -37,6 +38,7 @@ void run_close(run *r);                                      /* accepts NULL */
 void run_reset(run *r);                                      /* forgets all values, the tape and the error */
 void run_set_observer(run *r, void (*observe)(void *, const char *, const tensor *), void *user);
 run_mode run_mode_of(const run *r);
+gemm_type run_type(const run *r);                            /* GEMM_F32 in TAPE */
 int  run_status(const run *r, samite_error *err);            /* 0, or the first error */
 /* Records an error of this run unless there is one already; returns BAD. */
 tensor *run_fail(run *r, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -154,8 +154,35 @@ static void head_outputs(const native *n, io *x, const decoder_output *found, co
         memcpy(to, masks->data, sizeof *to * (size_t)tensor_count(masks));
 }
 
+/* Example boxes, if there are inputs for them; those with the label -1 are not there. */
+typedef struct example_list {
+    float    boxes[64 * 4];
+    int      positive[64];
+    examples x;
+} example_list;
+
+static void read_examples(io *x, example_list *out)
+{
+    const engine_tensor *boxes = NULL, *labels = NULL;
+    out->x = (examples){.boxes = out->boxes, .box_positive = out->positive};
+    for (int i = 0; i < x->inputs; i++) {
+        boxes = !strcmp(x->in[i].name, "boxes") ? &x->in[i] : boxes;
+        labels = !strcmp(x->in[i].name, "box_labels") ? &x->in[i] : labels;
+    }
+    if (!boxes || !labels || boxes->axes != 3 || engine_count(labels) > 64 || engine_count(boxes) != 4 * engine_count(labels))
+        return;
+    for (int64_t i = 0; i < engine_count(labels); i++) {
+        int64_t label = ((const int64_t *)labels->data)[i];
+        if (label < 0)
+            continue;
+        memcpy(out->boxes + 4 * out->x.box_count, (const float *)boxes->data + 4 * i, 4 * sizeof(float));
+        out->positive[out->x.box_count++] = label > 0;
+    }
+}
+
 static void head_part(const native *n, run *r, io *x)
 {
+    example_list list;
     int queries = n->net->c.queries;
     encoded_image im = {.level = {map_input(r, x, "backbone_fpn_0"), map_input(r, x, "backbone_fpn_1"),
                                   map_input(r, x, "backbone_fpn_2")}};
@@ -175,7 +202,8 @@ static void head_part(const native *n, run *r, io *x)
     tensor *said = run_input(r, words->data, 3, (int64_t[]){1, words->dim[0], words->dim[2]});
     tensor *mask = run_input(r, padding->data, 2, padding->dim);
     grounded g;
-    sam3_ground_with(r, n->net, &im, said, mask, NULL, &(decoder_options){.every_layer = true}, &g);
+    read_examples(x, &list);
+    sam3_ground_with(r, n->net, &im, said, mask, &list.x, &(decoder_options){.every_layer = true}, &g);
     tensor *masks = sam3_masks(r, n->net, &im, &g, query, queries);
     if (run_ok(r))
         head_outputs(n, x, &g.found, masks);
@@ -212,7 +240,7 @@ static int part_load(engine_part **out, engine *e, const char *name, samite_erro
 
 static int part_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs, samite_error *err)
 {
-    run *r = run_open(&(run_options){.mode = RUN}, err);
+    run *r = run_open(&(run_options){.mode = RUN, .type = ((native_engine *)part->e)->n->type}, err);
     io x = {.in = in, .inputs = inputs, .out = out, .outputs = outputs, .err = err};
     if (!r)
         return SAMITE_RESOURCE;

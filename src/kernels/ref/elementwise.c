@@ -135,6 +135,7 @@ void kernels_fill_ref(kernels *k)
         .norm_backward = ref_norm_backward,
         .group_norm = ref_group_norm,
         .attention = ref_attention,
+        .attention_bf16 = ref_attention,
         .attention_backward = ref_attention_backward,
         .to_bf16 = ref_to_bf16,
         .from_bf16 = ref_from_bf16,

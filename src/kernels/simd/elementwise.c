@@ -203,7 +203,7 @@ void kernels_fill_avx2(kernels *k)
     k->norm = LEVEL(norm);
     k->norm_backward = LEVEL(norm_backward);
     k->group_norm = LEVEL(group_norm);
-    k->attention = LEVEL(attention);
+    k->attention = k->attention_bf16 = LEVEL(attention);
     k->attention_backward = LEVEL(attention_backward);
     k->to_bf16 = LEVEL(to_bf16);
     k->from_bf16 = LEVEL(from_bf16);

@@ -1,18 +1,5 @@
 /* attention.c - attention in one pass over blocks of keys, with a running softmax; scores never leave the cache. */
-#include "kernels/x86/attention_tools.h"
-
-enum {
-    KEYS = 256,                     /* scores held at a time, per query */
-    ROW = KEYS + 16                 /* not a power of two: rows would share cache sets */
-};
-
-/* What a task works on: its slice and its first query. */
-typedef struct task {
-    const attention_args *a;
-    const attention_layout *l;
-    int64_t b, h, first, rows, padded;
-    const float *keys, *values, *bias;      /* packed, of this slice */
-} task;
+#include "kernels/x86/attention_task.h"
 
 /* Its own memory, on the stack of its thread. */
 typedef struct workspace {
@@ -55,20 +42,6 @@ static void pack_values(float *to, const attention_args *a, const attention_layo
     }
 }
 
-/* Packs the bias of some queries: [grid_w] then [grid_h], in units of the scores. */
-static void pack_bias(float *to, const attention_args *a, int64_t b, int64_t h, int64_t first, int64_t count)
-{
-    for (int64_t i = first; i < least(first + count, a->nq); i++) {
-        const float *x = a->bias_x + (b * a->nq + i) * a->grid_w * a->heads + h;
-        const float *y = a->bias_y + (b * a->nq + i) * a->grid_h * a->heads + h;
-        float *row = to + i * (a->grid_w + a->grid_h);
-        for (int64_t g = 0; g < a->grid_w; g++)
-            row[g] = x[g * a->heads] * LOG2_E;
-        for (int64_t g = 0; g < a->grid_h; g++)
-            row[a->grid_w + g] = y[g * a->heads] * LOG2_E;
-    }
-}
-
 static void pack_queries(workspace *w, const task *t)
 {
     const attention_args *a = t->a;
@@ -94,27 +67,6 @@ static void score_panel(workspace *w, const task *t, const float *panel, int64_t
     for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
         tile((count + VL - 1) / VL, w->s + r * ROW + at, ROW, w->q + r * dim, dim, panel, PANEL, dim, NULL,
              w->tops + r * VL);
-}
-
-/* Bias, masks and missing keys of one query's scores: what is not attended becomes -infinity. tops is found anew. */
-static void adjust_row(float *s, float *tops, const task *t, int64_t i, int64_t first, int64_t n)
-{
-    const attention_args *a = t->a;
-    const float *mask = a->key_mask ? a->key_mask + t->b * a->nk + first : NULL;
-    int64_t valid = a->causal ? least(i + 1 - first, n) : n, end = (n + VL - 1) / VL * VL;
-    vec top = v_set(-INFINITY);
-
-    if (t->bias)
-        add_bias(s, t->bias + i * (a->grid_w + a->grid_h), a, first, n);
-    for (int64_t j = 0; mask && j < n; j += VL) {
-        int lanes = (int)least(VL, n - j);
-        v_store_n(s + j, v_if(v_load_n(mask + j, lanes), v_set(-INFINITY), v_load_n(s + j, lanes)), lanes);
-    }
-    for (int64_t j = valid < 0 ? 0 : valid; j < end; j++)
-        s[j] = -INFINITY;
-    for (int64_t j = 0; j < n; j += VL)
-        top = v_max(top, v_load(s + j));
-    v_store(tops, top);
 }
 
 /* Turns the scores of one block into weights relative to the largest score so far. */
@@ -152,22 +104,6 @@ static void gather_values(workspace *w, const task *t, const float *v, int64_t n
                  n, w->shrink + r, NULL);
 }
 
-static void store_outputs(const workspace *w, const task *t)
-{
-    const attention_args *a = t->a;
-
-    for (int64_t r = 0; r < t->rows; r++) {
-        int64_t i = t->first + r;
-        float *y = a->y + t->b * a->y_batch + i * a->y_stride + t->h * a->dim;
-        const float *o = w->o + r * t->l->width;
-        float sum = w->sum[r], factor = sum == 0 ? 0 : 1 / sum;
-        for (int64_t d = 0; d < a->dim; d += 8)
-            _mm256_storeu_ps(y + d, _mm256_mul_ps(_mm256_loadu_ps(o + d), _mm256_set1_ps(factor)));
-        if (a->lse)
-            a->lse[(t->b * a->heads + t->h) * a->nq + i] = sum == 0 ? -INFINITY : (w->top[r] + log2f(sum)) * LN_2;
-    }
-}
-
 static void attend(const task *t)
 {
     const attention_args *a = t->a;
@@ -180,14 +116,14 @@ static void attend(const task *t)
         for (int64_t r = 0; r < t->padded; r++)
             v_store(w.tops + r * VL, v_set(-INFINITY));
         for (int64_t at = 0; at < n; at += PANEL)
-            score_panel(&w, t, t->keys + (first + at) * a->dim, at, least(PANEL, n - at));
+            score_panel(&w, t, (const float *)t->keys + (first + at) * a->dim, at, least(PANEL, n - at));
         if (a->causal || a->key_mask || a->bias_x || n % VL)
             for (int64_t r = 0; r < t->rows; r++)
                 adjust_row(w.s + r * ROW, w.tops + r * VL, t, t->first + r, first, n);
         soften(&w, t, n);
-        gather_values(&w, t, t->values + first * t->l->width, n);
+        gather_values(&w, t, (const float *)t->values + first * t->l->width, n);
     }
-    store_outputs(&w, t);
+    store_outputs(w.o, w.top, w.sum, t);
 }
 
 static void pack_wave(const attention_args *a, const attention_layout *l, float *scratch, int64_t slice, int64_t count)

@@ -1,0 +1,268 @@
+/* attention.c - attention whose two products take bf16 inputs, two at a time; sums, softmax and bias stay in f32.
+ *
+ * Like x86/attention.c, but what is packed consists of pairs: keys [panel][dim / 2][PANEL][2], values
+ * [key / 2][width][2], queries and weights as rows, so that one instruction adds two products per lane.
+ */
+#include "kernels/levels.h"
+#include "kernels/x86/attention_task.h"
+
+typedef struct workspace {
+    uint32_t q[TASK_ROWS * ATTENTION_MAX_DIM / 2];  /* pairs, turned, times scale and log2 e */
+    uint32_t p[TASK_ROWS * ROW / 2];                /* pairs of weights */
+    float s[TASK_ROWS * ROW];                       /* scores */
+    float o[TASK_ROWS * ATTENTION_MAX_DIM];
+    float top[TASK_ROWS], sum[TASK_ROWS];           /* per query: largest score so far, sum of the weights */
+    float shrink[TASK_ROWS], part[TASK_ROWS];       /* of one block: what becomes of older sums, and its own sum */
+    float tops[TASK_ROWS * VL];                     /* the largest scores of the block lane by lane */
+} __attribute__((aligned(64))) workspace;
+
+/* ---- the inner product ---- */
+
+/* As tile_of() of x86/tile.h, with pairs: n of them in a row of a; b has `ldb` pairs per row. */
+INLINE void tile_of_pairs(int vecs, float *out, int64_t ldo, const uint32_t *a, int64_t lda, const uint32_t *b,
+                          int64_t ldb, int64_t n, const float *scale, float *top)
+{
+    vec sum[TILE_ROWS][TILE_VECS];
+
+    for (int r = 0; r < TILE_ROWS; r++)
+        for (int c = 0; c < vecs; c++)
+            sum[r][c] = scale ? v_mul(v_set(scale[r]), v_load(out + r * ldo + c * VL)) : v_zero();
+    for (int64_t k = 0; k < n; k++) {
+        __m512i column[TILE_VECS];
+        for (int c = 0; c < vecs; c++)
+            column[c] = _mm512_loadu_si512(b + k * ldb + c * VL);
+        for (int r = 0; r < TILE_ROWS; r++) {
+            __m512i x = _mm512_set1_epi32((int)a[r * lda + k]);
+            for (int c = 0; c < vecs; c++)
+                sum[r][c] = _mm512_dpbf16_ps(sum[r][c], (__m512bh)x, (__m512bh)column[c]);
+        }
+    }
+    for (int r = 0; r < TILE_ROWS; r++) {
+        vec m = top ? v_load(top + r * VL) : v_zero();
+        for (int c = 0; c < vecs; c++) {
+            v_store(out + r * ldo + c * VL, sum[r][c]);
+            m = v_max(m, sum[r][c]);
+        }
+        if (top)
+            v_store(top + r * VL, m);
+    }
+}
+
+static void tile_pairs(int64_t vecs, float *out, int64_t ldo, const uint32_t *a, int64_t lda, const uint32_t *b,
+                       int64_t ldb, int64_t n, const float *scale, float *top)
+{
+    switch (vecs) {
+    case 1: tile_of_pairs(1, out, ldo, a, lda, b, ldb, n, scale, top); break;
+    case 2: tile_of_pairs(2, out, ldo, a, lda, b, ldb, n, scale, top); break;
+    case 3: tile_of_pairs(3, out, ldo, a, lda, b, ldb, n, scale, top); break;
+    default: tile_of_pairs(4, out, ldo, a, lda, b, ldb, n, scale, top); break;
+    }
+}
+
+/* ---- packing ---- */
+
+/* dim is a multiple of 16. */
+INLINE void narrow_row(uint32_t *to, const float *row, int64_t dim)
+{
+    for (int64_t d = 0; d < dim; d += 16)
+        _mm256_storeu_si256((__m256i *)(to + d / 2), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(row + d)));
+}
+
+static void pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t h, int64_t first)
+{
+    uint32_t rows[8 * ATTENTION_MAX_DIM / 2] __attribute__((aligned(32)));
+    float turned[ATTENTION_MAX_DIM];
+    const float *k = a->k + b * a->k_batch + h * a->dim;
+    int64_t pairs = a->dim / 2;
+
+    for (int64_t j = first; j < first + PANEL; j += 8) {
+        for (int64_t i = 0; i < 8; i++) {
+            if (j + i < a->nk) {
+                turn(turned, k + (j + i) * a->k_stride, angles(a, j + i, a->rope_keys), 1, a->dim);
+                narrow_row(rows + i * pairs, turned, a->dim);
+            } else {
+                memset(rows + i * pairs, 0, (size_t)pairs * sizeof *rows);
+            }
+        }
+        for (int64_t d = 0; d < pairs; d += 8)
+            transpose8((float *)to + d * PANEL + j - first, PANEL, (const float *)rows + d, pairs);
+    }
+}
+
+/* Sixteen values of key j as bf16 in the low half of each lane; zero where there is no such key or it is masked. */
+INLINE __m512i value_lanes(const attention_args *a, int64_t b, int64_t h, int64_t j, int64_t d)
+{
+    const float *v = a->v + b * a->v_batch + j * a->v_stride + h * a->dim + d;
+
+    if (j >= a->nk || d >= a->dim || (a->key_mask && a->key_mask[b * a->nk + j] != 0))
+        return _mm512_setzero_si512();
+    return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(v)));
+}
+
+static void pack_values(uint32_t *to, const attention_args *a, const attention_layout *l, int64_t b, int64_t h,
+                        int64_t first)
+{
+    for (int64_t j = first; j < first + PANEL; j += 2)
+        for (int64_t d = 0; d < l->width; d += 16) {
+            __m512i even = value_lanes(a, b, h, j, d), odd = value_lanes(a, b, h, j + 1, d);
+            _mm512_storeu_si512(to + (j - first) / 2 * l->width + d,
+                                _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+        }
+}
+
+static void pack_queries(workspace *w, const task *t)
+{
+    const attention_args *a = t->a;
+    const float *q = a->q + t->b * a->q_batch + t->h * a->dim;
+    float turned[ATTENTION_MAX_DIM];
+    int64_t pairs = a->dim / 2;
+
+    for (int64_t r = 0; r < t->padded; r++) {
+        int64_t i = t->first + r;
+        if (r < t->rows) {
+            turn(turned, q + i * a->q_stride, angles(a, i, a->nq), a->scale * LOG2_E, a->dim);
+            narrow_row(w->q + r * pairs, turned, a->dim);
+        } else {
+            memset(w->q + r * pairs, 0, (size_t)pairs * sizeof *w->q);
+        }
+        w->top[r] = -INFINITY;
+        w->sum[r] = 0;
+    }
+    memset(w->o, 0, (size_t)(t->padded * t->l->width) * sizeof *w->o);
+}
+
+/* ---- one block of keys ---- */
+
+static void score_panel(workspace *w, const task *t, const uint32_t *panel, int64_t at, int64_t count)
+{
+    int64_t pairs = t->a->dim / 2;
+
+    for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
+        tile_pairs((count + VL - 1) / VL, w->s + r * ROW + at, ROW, w->q + r * pairs, pairs, panel, PANEL, pairs, NULL,
+                   w->tops + r * VL);
+}
+
+/* 2^x for x up to 0, to 1e-4 (relative), which bf16 cannot tell from better; 0 far below. */
+INLINE vec exp2_coarse(vec x)
+{
+    vec t = v_max(v_set(-160), x), n = v_round(t), r = v_sub(t, n);
+    vec p = v_fma(r, v_set(0.055171664f), v_set(0.24261112f));
+
+    p = v_fma(r, p, v_set(0.69326099f));
+    p = v_fma(r, p, v_set(0.99992807f));
+    return v_scale2(p, n);
+}
+
+/* Turns the scores of one block into weights relative to the largest score so far, narrowed to bf16. */
+static void soften(workspace *w, const task *t, int64_t n)
+{
+    for (int64_t r = 0; r < t->padded; r++) {
+        float *s = w->s + r * ROW, top = v_top(v_load(w->tops + r * VL)), old = w->top[r];
+        vec shift, sum = v_zero();
+        top = top > old ? top : old;
+        w->top[r] = top;
+        shift = v_set(top == -INFINITY ? 0 : top);
+        w->shrink[r] = old - (top == -INFINITY ? 0 : top);
+        for (int64_t j = 0; j < n; j += VL) {
+            vec p = exp2_coarse(v_sub(v_load(s + j), shift));
+            _mm256_storeu_si256((__m256i *)(w->p + (r * ROW + j) / 2), (__m256i)_mm512_cvtneps_pbh(p));
+            sum = v_add(sum, p);
+        }
+        w->part[r] = v_sum(sum);
+    }
+    for (int64_t r = 0; r < t->padded; r += VL) {
+        vec shrink = v_exp2_weight(v_load(w->shrink + r));
+        v_store(w->shrink + r, shrink);
+        v_store(w->sum + r, v_fma(v_load(w->sum + r), shrink, v_load(w->part + r)));
+    }
+}
+
+static void gather_values(workspace *w, const task *t, const uint32_t *v, int64_t n)
+{
+    int64_t width = t->l->width, vecs = (t->a->dim + VL - 1) / VL;
+
+    for (int64_t c = 0; c < vecs; c += TILE_VECS)
+        for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
+            tile_pairs(least(TILE_VECS, vecs - c), w->o + r * width + c * VL, width, w->p + r * ROW / 2, ROW / 2,
+                       v + c * VL, width, (n + 1) / 2, w->shrink + r, NULL);
+}
+
+static void attend(const task *t)
+{
+    const attention_args *a = t->a;
+    int64_t limit = a->causal ? least(a->nk, t->first + t->rows) : a->nk;
+    workspace w;
+
+    pack_queries(&w, t);
+    for (int64_t first = 0; first < limit; first += KEYS) {
+        int64_t n = least(KEYS, limit - first);
+        for (int64_t r = 0; r < t->padded; r++)
+            v_store(w.tops + r * VL, v_set(-INFINITY));
+        for (int64_t at = 0; at < n; at += PANEL)
+            score_panel(&w, t, (const uint32_t *)t->keys + (first + at) * a->dim / 2, at, least(PANEL, n - at));
+        if (a->causal || a->key_mask || a->bias_x || n % VL)
+            for (int64_t r = 0; r < t->rows; r++)
+                adjust_row(w.s + r * ROW, w.tops + r * VL, t, t->first + r, first, n);
+        soften(&w, t, n);
+        gather_values(&w, t, (const uint32_t *)t->values + first / 2 * t->l->width, n);
+    }
+    store_outputs(w.o, w.top, w.sum, t);
+}
+
+/* ---- waves ---- */
+
+/* A slice takes no more room than in f32: keys and values half of it, bias at the same place. */
+static void pack_wave(const attention_args *a, const attention_layout *l, float *scratch, int64_t slice, int64_t count)
+{
+    int64_t panels = l->keys / PANEL;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t item = 0; item < count * panels; item++) {
+        int64_t s = item / panels, b = (slice + s) / a->heads, h = (slice + s) % a->heads,
+                first = item % panels * PANEL;
+        float *to = scratch + s * l->slice_floats;
+        uint32_t *keys = (uint32_t *)to, *values = keys + l->key_floats / 2;
+        pack_keys(keys + first * a->dim / 2, a, b, h, first);
+        pack_values(values + first / 2 * l->width, a, l, b, h, first);
+        if (a->bias_x) {
+            int64_t each = (a->nq + panels - 1) / panels;
+            pack_bias(to + l->key_floats + l->value_floats, a, b, h, item % panels * each, each);
+        }
+    }
+}
+
+static void attention_bf16(const attention_args *a)
+{
+    attention_layout l = attention_layout_of(a);
+    int64_t rows = task_rows(a->nq), tasks = (a->nq + rows - 1) / rows;
+
+    for (int64_t slice = 0; slice < l.slices; slice += l.wave) {
+        int64_t count = least(l.wave, l.slices - slice);
+        pack_wave(a, &l, a->scratch, slice, count);
+#pragma omp parallel for schedule(dynamic, 1)
+        for (int64_t item = 0; item < count * tasks; item++) {
+            int64_t s = item / tasks;
+            const float *packed = (const float *)a->scratch + s * l.slice_floats;
+            task t = {a, &l, (slice + s) / a->heads, (slice + s) % a->heads, item % tasks * rows, 0, 0, packed,
+                      (const uint32_t *)packed + l.key_floats / 2,
+                      a->bias_x ? packed + l.key_floats + l.value_floats : NULL};
+            t.rows = least(rows, a->nq - t.first);
+            t.padded = (t.rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
+            attend(&t);
+        }
+    }
+}
+
+/* Heads of whole pairs of registers; narrower ones go to f32. */
+static void attention_either(const attention_args *a)
+{
+    if (a->dim % 16)
+        avx512_attention(a);
+    else
+        attention_bf16(a);
+}
+
+void kernels_fill_avx512_bf16(kernels *k)
+{
+    k->attention_bf16 = attention_either;
+}
