@@ -8,7 +8,7 @@
 typedef struct export_settings {
     engine_settings engine;
     const char     *out, *parts, *weights, *by, *library, *soc, *precision, *type;
-    int             prompt, batch;
+    int             prompt, batch, boxes;
     bool            check, aipp;
 } export_settings;
 
@@ -31,6 +31,8 @@ static const option options[] = {
      .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536},
     {"--prompt-len", 0, OPTION_INT, offsetof(export_settings, prompt), "N",
      .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
+    {"--boxes", 0, OPTION_INT, offsetof(export_settings, boxes), "N",
+     .help = "example boxes that the head takes besides words (default: none)", .least = 1, .most = 64},
     {"--dtype", 0, OPTION_CHOICE, offsetof(export_settings, type), "TYPE",
      .help = "onnx: f32, or f16 for weights and products (default: f32)", .choices = "f32|f16"},
     {"--batch", 0, OPTION_CALL, offsetof(export_settings, batch), "N", .help = "onnx: pictures at once, or dynamic (default: 1)",
@@ -125,6 +127,7 @@ static int export_model(const export_settings *s, const char *format, samite_err
     o.library = s->library;
     o.half = s->type && !strcmp(s->type, "f16");
     o.batch = s->batch;
+    o.boxes = s->boxes;
     o.soc = s->soc;
     o.precision = s->precision;
     o.aipp = s->aipp;

@@ -37,12 +37,21 @@ static int refuse(const char *path, const char *what, samite_error *err)
 typedef struct told {
     char   *config, *source;
     int64_t side, prompt;      /* pixels, tokens; 0: not of this part */
+    int64_t boxes;             /* of the head */
 } told;
 
 static void told_free(told *t)
 {
     free(t->config);
     free(t->source);
+}
+
+static int64_t boxes_in(const onnx_file *f)
+{
+    for (size_t i = 0; i < f->inputs; i++)
+        if (has_dims(&f->input[i], "boxes", 3, (int64_t[]){1, -1, 4}) && f->input[i].dim[1] <= 64)
+            return f->input[i].dim[1];
+    return 0;
 }
 
 static int read_part(told *out, const char *path, export_part p, samite_error *err)
@@ -63,7 +72,7 @@ static int read_part(told *out, const char *path, export_part p, samite_error *e
     else if (!code && p == EXPORT_TEXT && has_dims(&f.input[0], "token_ids", 2, (int64_t[]){1, -1}))
         out->prompt = f.input[0].dim[1];
     else if (!code && p == EXPORT_HEAD && has_dims(&f.input[4], "text_memory_resized", 3, (int64_t[]){-1, 1, -1}))
-        out->prompt = f.input[4].dim[0];
+        out->prompt = f.input[4].dim[0], out->boxes = boxes_in(&f);
     else if (!code)
         code = refuse(path, "its inputs have other shapes than expected", err);
     onnx_close(&f);
@@ -119,6 +128,7 @@ static int read_parts(config *c, part_engine *e, samite_error *err)
     if (!code && (prompt < 3 || prompt > 256))
         code = fail(err, SAMITE_INPUT, "%s: prompts of %lld tokens: expected 3 to 256", e->folder, (long long)prompt);
     c->context = e->prompt = (int)prompt;
+    e->boxes = code ? 0 : (int)all[EXPORT_HEAD].boxes;
     for (int p = 0; p < EXPORT_PARTS; p++)
         told_free(&all[p]);
     return code;
@@ -254,13 +264,37 @@ static int read_found(engine_found *f, const config *c, samite_error *err)
     return 0;
 }
 
-int engine_ground(samite_image *im, const char *said, engine_found *out, int *tokens, bool *cut, samite_error *err)
+/* The boxes, and empty places for those that the head could take besides. */
+static int give_boxes(const samite_image *im, const examples *x, engine_tensor *in, samite_error *err)
+{
+    int64_t n = im->model->parts->boxes, used = x ? x->box_count : 0;
+    if (used > n)
+        return fail(err, SAMITE_USAGE, "%lld example boxes: these parts take %lld; export them with more (--boxes N), or use "
+                    "the native engine", (long long)used, (long long)n);
+    in[0] = (engine_tensor){.name = "boxes"};
+    in[1] = (engine_tensor){.name = "box_labels"};
+    int code = n ? engine_make(&in[0], DT_F32, 3, (int64_t[]){1, n, 4}, err) : 0;
+    if (!code && n)
+        code = engine_make(&in[1], DT_I64, 2, (int64_t[]){1, n}, err);
+    for (int64_t i = 0; i < n && !code; i++) {
+        static const float nothing[4];
+        memcpy((float *)in[0].data + 4 * i, i < used ? x->boxes + 4 * i : nothing, sizeof nothing);
+        ((int64_t *)in[1].data)[i] = i < used ? x->box_positive[i] != 0 : -1;
+    }
+    return code;
+}
+
+int engine_ground(samite_image *im, const char *said, const examples *x, engine_found *out, int *tokens, bool *cut,
+                  samite_error *err)
 {
     samite_model *m = im->model;
-    engine_tensor words[2] = {{0}}, in[ENGINE_FEATURES + 2];
+    engine_tensor words[2] = {{0}}, in[ENGINE_FEATURES + 4] = {{0}}, *boxes = in + ENGINE_FEATURES + 2;
+    int inputs = ENGINE_FEATURES + 2 + (m->parts->boxes ? 2 : 0);
     *out = (engine_found){.out = {{.name = "pred_logits"}, {.name = "pred_boxes"}, {.name = "pred_masks"},
                                   {.name = "presence_logit_dec"}}};
-    int code = encode_words(im, said, words, tokens, cut, err);
+    int code = give_boxes(im, x, boxes, err);
+    if (!code)
+        code = encode_words(im, said, words, tokens, cut, err);
     image_stage(im, "ground", 1);
     if (!code)
         code = part_ready(m, EXPORT_HEAD, err);
@@ -269,11 +303,13 @@ int engine_ground(samite_image *im, const char *said, engine_found *out, int *to
     in[ENGINE_FEATURES + 1] = words[1];
     in[ENGINE_FEATURES + 1].name = "text_attention_mask_float";
     if (!code)
-        code = engine_run(m->parts->part[EXPORT_HEAD], in, ENGINE_FEATURES + 2, out->out, 4, err);
+        code = engine_run(m->parts->part[EXPORT_HEAD], in, inputs, out->out, 4, err);
     if (!code)
         code = read_found(out, &m->n->net->c, err);
     engine_tensor_free(&words[0]);
     engine_tensor_free(&words[1]);
+    engine_tensor_free(&boxes[0]);
+    engine_tensor_free(&boxes[1]);
     if (code)
         engine_found_free(out);
     return code;

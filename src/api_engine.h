@@ -13,6 +13,7 @@ typedef struct part_engine {
     char        *folder;
     engine_part *part[EXPORT_PARTS];     /* loaded when first needed, under the model's lock */
     int          prompt;                 /* tokens of a prompt */
+    int          boxes;                  /* example boxes that the head takes; 0: none */
 } part_engine;
 
 /* What the head found: outputs of its last layer, borrowed from `out`. */
@@ -29,7 +30,9 @@ void engine_model_close(struct samite_model *m);
 /* im->input to im->features. */
 int  engine_encode(struct samite_image *im, samite_error *err);
 void engine_features_free(struct samite_image *im);
-int  engine_ground(struct samite_image *im, const char *said, engine_found *out, int *tokens, bool *cut, samite_error *err);
+/* x: example boxes, or NULL. */
+int  engine_ground(struct samite_image *im, const char *said, const examples *x, engine_found *out, int *tokens, bool *cut,
+                   samite_error *err);
 void engine_found_free(engine_found *f);
 
 #endif

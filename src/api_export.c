@@ -33,7 +33,7 @@ static int make_graphs(graph *g, graph *other, const samite_model *m, export_par
                        samite_error *err)
 {
     bool any = o->batch < 0;
-    part_options options = {.batch = any ? 2 : o->batch, .prompt = o->prompt_length};
+    part_options options = {.batch = any ? 2 : o->batch, .prompt = o->prompt_length, .boxes = o->boxes};
     int code = export_part_graph(g, m->n->net, p, &options, err);
     options.batch = 3;
     if (!code && any)
@@ -137,7 +137,7 @@ int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_e
 static int write_paddle(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
 {
     graph g;
-    part_options options = {.batch = 1, .prompt = o->prompt_length};
+    part_options options = {.batch = 1, .prompt = o->prompt_length, .boxes = o->boxes};
     char *prefix = path_join(o->folder, export_part_name(p));
     int code = export_part_graph(&g, m->n->net, p, &options, err);
     if (!code)

@@ -90,6 +90,21 @@ static int words_of(checking *c, engine_tensor *t)
     return 0;
 }
 
+/* Two boxes, one of each kind, and the rest not there. */
+static int boxes_of(checking *c, engine_tensor *boxes, engine_tensor *labels)
+{
+    int64_t n = c->o->boxes;
+    int code = engine_make(boxes, DT_F32, 3, (int64_t[]){1, n, 4}, c->err);
+    if (!code)
+        code = engine_make(labels, DT_I64, 2, (int64_t[]){1, n}, c->err);
+    for (int64_t i = 0; !code && i < n; i++) {
+        const float box[] = {0.4f + 0.1f * (float)(i % 2), 0.5f, 0.3f, 0.2f + 0.2f * (float)(i % 2)};
+        memcpy((float *)boxes->data + 4 * i, box, sizeof box);
+        ((int64_t *)labels->data)[i] = i == 0 ? 1 : i == 1 ? 0 : -1;
+    }
+    return code;
+}
+
 /* Takes an output of an earlier part; the mask has another name in the head. */
 static int earlier(checking *c, const char *name, engine_tensor *t)
 {
@@ -153,9 +168,16 @@ static void keep(checking *c, engine_tensor *t)
 
 static int check_part(checking *c, const part_io *io, const char *path)
 {
+    bool boxes = c->o->boxes && io == export_io(EXPORT_HEAD);
     engine_tensor in[MOST_VALUES] = {{0}}, ours[MOST_VALUES] = {{0}}, theirs[MOST_VALUES] = {{0}};
     int inputs = count_names(io->in), outputs = count_names(io->out);
     int code = make_inputs(c, io, in);
+    if (!code && boxes) {
+        in[inputs] = (engine_tensor){.name = "boxes"};
+        in[inputs + 1] = (engine_tensor){.name = "box_labels"};
+        code = boxes_of(c, &in[inputs], &in[inputs + 1]);
+        inputs += 2;
+    }
     if (!code)
         code = compute(c, c->theirs, path, in, inputs, theirs, io);
     if (!code)

@@ -191,14 +191,17 @@ static int check_prompt(const samite_image *im, const samite_prompt *p, samite_e
     return 0;
 }
 
-/* Through exported parts, which take words only. */
+/* Through exported parts. */
 static int segment_elsewhere(samite_image *im, const samite_prompt *p, samite_result *res, samite_error *err)
 {
     engine_found f;
     bool cut = false;
-    if (p->box_count)
-        return fail(err, SAMITE_USAGE, "exported parts take no example boxes: use the native engine for them");
-    int code = engine_ground(im, p->text, &f, &res->tokens, &cut, err);
+    example_list list;
+    int code = make_examples(&list, im, p, err);
+    if (code)
+        return code;
+    code = engine_ground(im, p->text ? p->text : "visual", &list.x, &f, &res->tokens, &cut, err);
+    examples_free(&list);
     if (code)
         return code;
     res->cut = cut;

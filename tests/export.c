@@ -557,6 +557,34 @@ static void parts_compute_the_same(void **state)
     assert_int_equal(s.outside, 0);
 }
 
+/* A head that takes example boxes finds the same as ours with the same boxes, whether all places are used or not. */
+static void heads_with_boxes(void **state)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m = open_model("formula:tiny", NULL);
+    seen s = {0, 0};
+    onnx_file f;
+    char where[64];
+    make_folder(where);
+    o.folder = where;
+    o.boxes = 65;
+    assert_int_equal(samite_export_onnx(m, &o, &e), SAMITE_USAGE);
+    o.boxes = 3;
+    assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+    assert_int_equal(onnx_open(&f, path_of(where, "grounding_head.onnx"), &e), 0);
+    assert_true(f.inputs == 8 && onnx_is(f.input[6].name, "boxes") && onnx_is(f.input[7].name, "box_labels"));
+    assert_true(f.input[6].dim[1] == 3 && f.input[7].type == 7);
+    onnx_close(&f);
+    if (have_runtime()) {
+        o.each = note_compared;
+        o.user = &s;
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        assert_int_equal(s.count, 13);
+    }
+    samite_model_free(m);
+}
+
 /* f16, and any number of pictures: still the same within what f16 can do, and one file for every batch. */
 static void other_kinds(void **state)
 {
@@ -705,7 +733,7 @@ int main(void)
         cmocka_unit_test(rotated_rows_are_in_order), cmocka_unit_test(every_op_has_a_row), cmocka_unit_test(weights_beside),
         cmocka_unit_test(check_finds), cmocka_unit_test(data_stays_in_its_folder), cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(bad_requests), cmocka_unit_test(paddle_tensor_bytes),
-        cmocka_unit_test(paddle_files_fit_together), cmocka_unit_test(parts_compute_the_same), cmocka_unit_test(other_kinds),
+        cmocka_unit_test(paddle_files_fit_together), cmocka_unit_test(parts_compute_the_same), cmocka_unit_test(other_kinds), cmocka_unit_test(heads_with_boxes),
         cmocka_unit_test(check_notices_other_weights), cmocka_unit_test(pictures_come_out_the_same),
         cmocka_unit_test(engines_are_not_replaced_silently), cmocka_unit_test(parts_must_belong_together),
     };

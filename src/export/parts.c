@@ -116,6 +116,48 @@ typedef struct head {
     tensor *masks;
 } head;
 
+/* cx cy w h to x0 y0 x1 y1, times the side. */
+static int corners_of(graph *g, int boxes, int64_t side)
+{
+    int centre = g_slice(g, boxes, 1, 0, 2), half = g_binary(g, P_MUL, g_slice(g, boxes, 1, 2, 2), graph_scalar(g, 0.5f));
+    int both = g_concat2(g, g_binary(g, P_SUB, centre, half), g_binary(g, P_ADD, centre, half), 1);
+    return g_binary(g, P_MUL, both, graph_scalar(g, (float)side));
+}
+
+/* Rows of the label table by 0 or 1; what is below counts as 0 there, and as no box at all elsewhere. */
+static int labels_of(graph *g, const param *table, int labels, int64_t n)
+{
+    int row = g_cast(g, g_binary(g, P_MAX, g_cast(g, labels, DT_F32), graph_scalar(g, 0)), DT_I64);
+    gnode gather = {.op = P_GATHER, .inputs = 2};
+    gather.in[0] = graph_weight(g, &(weight_view){.p = table}, 2, table->t.dim);
+    gather.in[1] = row;
+    return g_node(g, gather, DT_F32, 2, (int64_t[]){n, table->t.dim[1]});
+}
+
+/* 1 for boxes that are not there, 0 for the token behind them: [1, n + 1]. */
+static int unused_of(graph *g, int labels, int64_t n)
+{
+    static const float zero;
+    int missing = graph_numbers(g, DT_I64, 1, (int64_t[]){1}, (int64_t[]){-1});
+    int unused = g_reshape(g, g_cast(g, g_binary(g, P_EQUAL, labels, missing), DT_F32), 2, (int64_t[]){1, n});
+    return g_concat2(g, unused, graph_numbers(g, DT_F32, 2, (int64_t[]){1, 1}, &zero), 1);
+}
+
+/* Inputs for example boxes, and what follows from them, as values of the trace. */
+static void box_inputs(building *b, box_values *v)
+{
+    int64_t n = b->o->boxes, t = config_tokens(&b->m->c), d = b->m->c.d;
+    graph *g = b->g;
+    int boxes = g_reshape(g, graph_input(g, "boxes", DT_F32, 3, (int64_t[]){1, n, 4}), 2, (int64_t[]){n, 4});
+    int labels = g_reshape(g, graph_input(g, "box_labels", DT_I64, 2, (int64_t[]){1, n}), 1, &n);
+    *v = (box_values){run_input(b->r, NULL, 2, (int64_t[]){n, 4}), run_input(b->r, NULL, 2, (int64_t[]){n, 4}),
+                      run_input(b->r, NULL, 2, (int64_t[]){n, d}), run_input(b->r, NULL, 2, (int64_t[]){1, n + 1})};
+    lower_bind_last(&b->l, v->boxes, boxes);
+    lower_bind_last(&b->l, v->corners, corners_of(g, boxes, t));
+    lower_bind_last(&b->l, v->labels, labels_of(g, b->m->geometry.label, labels, n));
+    lower_bind_last(&b->l, v->unused, unused_of(g, labels, n));
+}
+
 static void trace_head(building *b, head *out)
 {
     int64_t t = config_tokens(&b->m->c), d = b->m->c.d, batch = b->o->batch, n = b->o->prompt;
@@ -132,7 +174,10 @@ static void trace_head(building *b, head *out)
     tensor *mask = run_input(b->r, NULL, 2, (int64_t[]){batch, n});
     lower_bind_last(&b->l, mask, graph_input(b->g, "text_attention_mask_float", DT_F32, 2, mask->dim));
     grounded g;
-    sam3_ground_with(b->r, b->m, &im, said, mask, NULL, &(decoder_options){.every_layer = true}, &g);
+    box_values values;
+    if (b->o->boxes)
+        box_inputs(b, &values);
+    sam3_ground_with(b->r, b->m, &im, said, mask, b->o->boxes ? &(examples){.values = &values} : NULL, &(decoder_options){.every_layer = true}, &g);
     tensor *pixels = seghead_pixels(b->r, &b->m->seghead, im.level, g.memory, g.prompt, g.mask);
     out->masks = seghead_masks(b->r, &b->m->seghead, pixels, g.found.queries);
     out->found = g.found;
@@ -207,6 +252,8 @@ int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options
         return fail(err, SAMITE_RESOURCE, "not enough memory to export the model");
     if (options.prompt > m->c.context || options.prompt < 3)
         return fail(err, SAMITE_USAGE, "prompts of %d tokens: expected 3 to %d", options.prompt, m->c.context);
+    if (options.boxes < 0 || options.boxes > 64 || (options.boxes && options.batch > 1))
+        return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 64, and a batch of 1", options.boxes);
     b.r = run_open(&(run_options){.mode = TRACE, .keep_constants = true}, err);
     if (!b.r)
         return SAMITE_RESOURCE;

@@ -10,6 +10,7 @@ typedef enum export_part { EXPORT_IMAGE, EXPORT_TEXT, EXPORT_HEAD, EXPORT_PARTS 
 typedef struct part_options {
     int batch;             /* pictures, prompts; 1 */
     int prompt;            /* tokens of a prompt, padding included; 0 = as the model has them */
+    int boxes;             /* example boxes that the head takes; 0: none. Inputs boxes [1, n, 4], box_labels [1, n] */
 } part_options;
 
 const char *export_part_name(export_part p);       /* "image_encoder", ...: also the name of the file */

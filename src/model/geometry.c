@@ -96,17 +96,26 @@ static tensor *box_corners(run *r, const float *boxes, int n, int64_t height, in
 }
 
 /* image: normalised by image_norm. */
+static tensor *embed_box_values(run *r, const geometry_encoder *e, const box_values *v, tensor *image)
+{
+    int64_t d = tensor_cols(image), n = v->boxes->dim[0];
+    tensor *region = roi_align(r, image, v->corners, ROI_SIZE);
+    tensor *y = reshape(r, conv(r, region, &e->box_pool, ACT_NONE), 2, (int64_t[]){n, d});
+    y = linear_add(r, v->boxes, &e->box_direct, y);
+    tensor *code = sine_embed(r, v->boxes, (const int[]){1, 0}, 2, (int)(d / 2));   /* y, then x of the centre */
+    tensor *sizes = concat(r, columns(r, v->boxes, 3, 1), columns(r, v->boxes, 2, 1), 1);
+    y = linear_add(r, concat(r, code, sizes, 1), &e->box_position, y);
+    return add(r, y, v->labels);
+}
+
 static tensor *embed_boxes(run *r, const geometry_encoder *e, const examples *x, tensor *image)
 {
-    int64_t d = tensor_cols(image), n = x->box_count;
-    tensor *boxes = numbers(r, x->boxes, n, 4);
-    tensor *region = roi_align(r, image, box_corners(r, x->boxes, (int)n, image->dim[1], image->dim[2]), ROI_SIZE);
-    tensor *y = reshape(r, conv(r, region, &e->box_pool, ACT_NONE), 2, (int64_t[]){n, d});
-    y = linear_add(r, boxes, &e->box_direct, y);
-    tensor *code = sine_embed(r, boxes, (const int[]){1, 0}, 2, (int)(d / 2));   /* y, then x of the centre */
-    tensor *sizes = concat(r, columns(r, boxes, 3, 1), columns(r, boxes, 2, 1), 1);
-    y = linear_add(r, concat(r, code, sizes, 1), &e->box_position, y);
-    return add(r, y, labels(r, e, x->box_positive, (int)n));
+    if (x->values)
+        return embed_box_values(r, e, x->values, image);
+    box_values v = {.boxes = numbers(r, x->boxes, x->box_count, 4),
+                    .corners = box_corners(r, x->boxes, x->box_count, image->dim[1], image->dim[2]),
+                    .labels = labels(r, e, x->box_positive, x->box_count)};
+    return embed_box_values(r, e, &v, image);
 }
 
 static tensor *embed_points(run *r, const geometry_encoder *e, const examples *x, tensor *image)
@@ -122,10 +131,11 @@ static tensor *embed_points(run *r, const geometry_encoder *e, const examples *x
     return add(r, y, labels(r, e, x->point_positive, (int)n));
 }
 
-static tensor *layer_forward(run *r, const encoder_layer *l, tensor *x, tensor *keys, tensor *values)
+static tensor *layer_forward(run *r, const encoder_layer *l, tensor *x, tensor *unused, tensor *keys, tensor *values)
 {
     tensor *t = norm(r, x, &l->norm1);
-    x = attend_add(r, x, &l->self, t, t, t, NULL);
+    attend_options o = {.key_mask = unused};
+    x = attend_add(r, x, &l->self, t, t, t, &o);
     x = attend_add(r, x, &l->cross, norm(r, x, &l->norm2), keys, values, NULL);
     return feed_forward_add(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
@@ -136,11 +146,12 @@ tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, t
     size_t mark = run_mark(r);
     int64_t d = tensor_cols(image), batch = image->dim[0], n = image->dim[1] * image->dim[2];
     tensor *token = NULL;
-    if (x && (x->box_count || x->point_count)) {
+    bool boxes = x && (x->box_count || x->values);
+    if (boxes || (x && x->point_count)) {
         tensor *seen = norm(r, image, &e->image_norm);
         if (x->point_count)
             token = embed_points(r, e, x, seen);
-        if (x->box_count)
+        if (boxes)
             token = token ? concat(r, token, embed_boxes(r, e, x, seen), 0) : embed_boxes(r, e, x, seen);
     }
     tensor *cls = run_param(r, e->cls);
@@ -152,6 +163,6 @@ tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, t
     tensor *values = reshape(r, image, 3, (int64_t[]){batch, n, d});
     tensor *keys = add(r, values, reshape(r, codes, 2, (int64_t[]){n, d}));
     for (int i = 0; i < e->layers; i++)
-        token = layer_forward(r, &e->layer[i], token, keys, values);
+        token = layer_forward(r, &e->layer[i], token, x && x->values ? x->values->unused : NULL, keys, values);
     return run_keep(r, mark, note(r, norm(r, token, &e->encode_norm), "geometry"));
 }

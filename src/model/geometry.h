@@ -29,6 +29,14 @@ typedef struct geometry_encoder {
 bool geometry_open(geometry_encoder *e, registry *g, const config *c);
 void geometry_close(geometry_encoder *e);
 
+/* Example boxes as values of the run, for exports, where numbers and labels come in later. */
+typedef struct box_values {
+    tensor *boxes;                 /* [n, 4] cx cy w h as fractions of the picture */
+    tensor *corners;               /* [n, 4] x0 y0 x1 y1 in feature pixels */
+    tensor *labels;                /* [n, d] rows of `label` */
+    tensor *unused;                /* [1, n + 1] 1 = there is no such box; NULL = all are there. The last is CLS: 0 */
+} box_values;
+
 /* Example boxes and points of one prompt; coordinates are fractions of the picture. */
 typedef struct examples {
     const float *boxes;            /* [n, 4] cx cy w h */
@@ -37,6 +45,7 @@ typedef struct examples {
     const float *points;           /* [m, 2] x y */
     const int   *point_positive;
     int          point_count;
+    const box_values *values;      /* instead of all above, or NULL */
 } examples;
 
 /* image [B, t, t, d] and its position codes [t, t, d] -> [B, points + boxes + 1, d]; the last token is CLS. Examples need a

@@ -107,11 +107,13 @@ void sam3_tracker_levels(run *r, const sam3 *m, const encoded_image *im, tensor 
     neck_forward(r, &m->tracker_neck, im->trunk, level, run_observed(r) ? NECK_LEVELS : NECK_LEVELS - 1, "tracker_neck");
 }
 
-/* The examples' tokens belong to every prompt of the batch; their mask is all valid. */
-static tensor *extended_mask(run *r, tensor *mask, int64_t more)
+/* The examples' tokens belong to every prompt of the batch; they are all valid unless `unused` says otherwise. */
+static tensor *extended_mask(run *r, tensor *mask, int64_t more, tensor *unused)
 {
     if (!mask)
         return NULL;
+    if (unused)
+        return concat(r, mask, unused, 1);
     tensor *valid = run_constant(r, 2, (int64_t[]){1, more});
     for (int64_t i = 0; valid->data && run_ok(r) && i < more; i++)
         valid->data[i] = 0;
@@ -122,7 +124,7 @@ void sam3_ground_with(run *r, const sam3 *m, const encoded_image *im, tensor *wo
                       const decoder_options *o, grounded *out)
 {
     tensor *tokens = geometry_forward(r, &m->geometry, x, im->level[2], im->codes);
-    out->mask = extended_mask(r, mask, tokens->dim[1]);
+    out->mask = extended_mask(r, mask, tokens->dim[1], x && x->values ? x->values->unused : NULL);
     out->prompt = concat(r, words, tokens, 1);
     out->memory = fusion_forward(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask);
     decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, o, &out->found);
