@@ -30,8 +30,8 @@ int page_check(samite_page *out, const samite_page *page, const char *path, sami
     *out = (samite_page){0};
     memcpy(out, page, page->size < sizeof *out ? page->size : sizeof *out);
     const samite_pixels *p = out->pixels;
-    if (!p || !p->rgb || p->width <= 0 || p->height <= 0 || out->object_count < 0 || out->name_count < 0 || !out->file)
-        return fail(err, SAMITE_USAGE, "%s: the page has no picture, no file name or a negative count", path);
+    if (!p || p->width <= 0 || p->height <= 0 || out->object_count < 0 || out->name_count < 0 || !out->file)
+        return fail(err, SAMITE_USAGE, "%s: the page has no picture size, no file name or a negative count", path);
     for (int i = 0; i < out->object_count; i++) {
         const samite_object *o = &out->object[i];
         rle view;

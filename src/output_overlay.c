@@ -58,6 +58,8 @@ int samite_write_overlay(const samite_page *page, const samite_overlay_options *
     int code = page_check(&p, page, path, err);
     if (code)
         return code;
+    if (!p.pixels->rgb)
+        return fail(err, SAMITE_USAGE, "%s: an overlay needs the pixels of the picture", path);
     if (options)
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     style.masks = style.outlines = !o.no_masks;

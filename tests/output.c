@@ -191,7 +191,10 @@ static void test_refusals(void **state)
     s.object[1].name = 3;
     refused(&s, "object 2");
     make_scene(&s);
-    s.pixels.rgb = NULL;
+    s.pixels.rgb = NULL;               /* only overlays need it */
+    assert_int_equal(samite_write_overlay(&s.page, NULL, in_folder("none.png"), &err), SAMITE_USAGE);
+    assert_non_null(strstr(err.text, "needs the pixels"));
+    s.page.pixels = NULL;
     refused(&s, "no picture");
     make_scene(&s);
     s.page.object_count = -1;

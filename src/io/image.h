@@ -34,6 +34,10 @@ int image_decode(pixels *out, const uint8_t *data, size_t size, const char *name
 /* The same from a file, or from standard input for "-". */
 int image_read(pixels *out, const char *path, const image_options *opt, samite_error *err);
 void pixels_free(pixels *p);
+/* The samples of a gray or palette PNG as they are stored, 1 to 16 bits: masks and label maps. *values is
+ * [height, width], yours to free. Other kinds of pictures are SAMITE_INPUT. max_pixels 0: IMAGE_MAX_PIXELS. */
+int  image_decode_labels(uint16_t **values, int *width, int *height, const uint8_t *data, size_t size, const char *name,
+                         uint64_t max_pixels, samite_error *err);
 
 /* File name endings (with dot, lower case) under which pictures usually come; for listing folders. */
 bool image_has_known_ending(const char *path);

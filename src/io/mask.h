@@ -63,7 +63,19 @@ typedef struct polygons {
  * with tolerance 0 rle_from_polygon gives the same mask again. With tolerance > 0, points nearer than that (in pixels)
  * to the simplified line are left out. */
 int      mask_to_polygons(polygons *out, const rle *r, double tolerance, samite_error *err);
+/* All borders as closed rings, holes apart: outer ones run one way round, those of holes the other. Rings may touch
+ * themselves in corners. */
+int      mask_borders(polygons *out, const rle *r, samite_error *err);
 void     polygons_free(polygons *p);
+
+/* ---- rings.c ---- */
+typedef struct ring_list {
+    polygons rings;      /* none touches itself; the first point is not repeated */
+    size_t  *owner;      /* [rings.count] its own index for an outer ring, the outer ring around it for a hole */
+} ring_list;
+/* Outer rings and holes in the sense of simple features (GeoJSON, shapely). */
+int      mask_to_rings(ring_list *out, const rle *r, samite_error *err);
+void     ring_list_free(ring_list *l);
 
 /* ---- mask.c ---- */
 /* Bilinear from [h, w] to [height, width], corners not aligned, no antialias: F.interpolate in f32. */

@@ -343,6 +343,14 @@ static bool unpack(tracer *t, const rle *r)
     return true;
 }
 
+static void tracer_free(tracer *t)
+{
+    free(t->mask);
+    free(t->at);
+    free(t->cracks);
+    free(t->borders);
+}
+
 int mask_to_polygons(polygons *out, const rle *r, double tolerance, samite_error *err)
 {
     tracer t;
@@ -352,10 +360,28 @@ int mask_to_polygons(polygons *out, const rle *r, double tolerance, samite_error
         trace_all(&t);
         emit_all(out, &t, tolerance);
     }
-    free(t.mask);
-    free(t.at);
-    free(t.cracks);
-    free(t.borders);
+    tracer_free(&t);
+    if (!t.failed)
+        return SAMITE_OK;
+    polygons_free(out);
+    return fail(err, SAMITE_RESOURCE, "no memory for the outlines of a mask of %d x %d pixels", r->width, r->height);
+}
+
+int mask_borders(polygons *out, const rle *r, samite_error *err)
+{
+    tracer t;
+    *out = (polygons){0};
+    t.failed = !unpack(&t, r);
+    if (!t.failed)
+        trace_all(&t);
+    uint8_t *keep = t.failed ? NULL : malloc(t.cracks_used + 1);
+    out->xy = keep ? malloc((t.cracks_used + 1) * 2 * sizeof *out->xy) : NULL;
+    out->ends = keep ? malloc((t.borders_used + 1) * sizeof *out->ends) : NULL;
+    t.failed = t.failed || !keep || !out->xy || !out->ends;
+    for (size_t i = 0; i < t.borders_used && !t.failed; i++)
+        emit(out, &t, &t.borders[i], keep, 0);
+    free(keep);
+    tracer_free(&t);
     if (!t.failed)
         return SAMITE_OK;
     polygons_free(out);

@@ -1,0 +1,2 @@
+samite_test(annotations base io)
+samite_fuzz(labels base io)
