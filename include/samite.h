@@ -242,7 +242,7 @@ typedef struct samite_object {
 typedef struct samite_page {
     size_t               size;         /* set by the initializer */
     const char          *file;         /* name of the picture, as it shall stand in the files */
-    const samite_pixels *pixels;
+    const samite_pixels *pixels;       /* rgb may be NULL where only the size is needed: everywhere but in overlays */
     const char *const   *names;        /* the prompts: categories 1, 2, ... of a COCO file; equal names are one category */
     int                  name_count;
     const samite_object *object;
@@ -268,6 +268,18 @@ typedef struct samite_overlay_options {
 /* The picture with masks, boxes, names and scores drawn in; `options` may be NULL. PNG, or JPEG when `path` ends so. */
 SAMITE_API int samite_write_overlay(const samite_page *page, const samite_overlay_options *options, const char *path,
                                     samite_error *err);
+
+/* The formats of annotation tools. docs/formats.md says what each can hold.
+ * YOLO: one line per object, holes and further parts joined by cuts; samite_write_yolo_names writes its data.yaml.
+ * labelme: polygons (several parts share a group_id), boxes as rectangles. CVAT for images 1.1: masks and boxes, exact.
+ * VOC: boxes. GeoJSON: (Multi)Polygons with holes, in map coordinates when `picture`, a path that may be NULL, has a world
+ * file beside it or GeoTIFF tags; a picture that was turned upright (exif_applied) has none. */
+SAMITE_API int samite_write_yolo(const samite_page *page, const char *path, samite_error *err);
+SAMITE_API int samite_write_yolo_names(const samite_page *page, const char *path, samite_error *err);
+SAMITE_API int samite_write_labelme(const samite_page *page, const char *path, samite_error *err);
+SAMITE_API int samite_write_cvat(const samite_page *page, const char *path, samite_error *err);
+SAMITE_API int samite_write_voc(const samite_page *page, const char *path, samite_error *err);
+SAMITE_API int samite_write_geojson(const samite_page *page, const char *picture, const char *path, samite_error *err);
 
 /* Run lengths in COCO's compressed text form; give it back to samite_free. */
 SAMITE_API int  samite_mask_string(char **out, const samite_mask *m, samite_error *err);
