@@ -8,7 +8,7 @@
 typedef struct export_settings {
     engine_settings engine;
     const char     *out, *parts, *weights, *by, *library, *soc, *precision, *type;
-    int             prompt, batch, boxes;
+    int             prompt, batch, boxes, points;
     bool            check, aipp;
 } export_settings;
 
@@ -26,13 +26,15 @@ static const option options[] = {
     MODEL_OPTION(export_settings),
     {"--out", 'o', OPTION_TEXT, offsetof(export_settings, out), "DIR", .help = "folder for the files"},
     {"--parts", 0, OPTION_TEXT, offsetof(export_settings, parts), "LIST",
-     .help = "image, text, head, separated by commas (default: all)"},
+     .help = "image, text, head, click, separated by commas (default: image,text,head)"},
     {"--size", 0, OPTION_INT, offsetof(export_settings, engine.side), "PIXELS",
      .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536},
     {"--prompt-len", 0, OPTION_INT, offsetof(export_settings, prompt), "N",
      .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
     {"--boxes", 0, OPTION_INT, offsetof(export_settings, boxes), "N",
      .help = "example boxes that the head takes besides words (default: none)", .least = 1, .most = 64},
+    {"--points", 0, OPTION_INT, offsetof(export_settings, points), "N",
+     .help = "points of a click prompt, corners of a box included (default: 4)", .least = 1, .most = 64},
     {"--dtype", 0, OPTION_CHOICE, offsetof(export_settings, type), "TYPE",
      .help = "onnx: f32, or f16 for weights and products (default: f32)", .choices = "f32|f16"},
     {"--batch", 0, OPTION_CALL, offsetof(export_settings, batch), "N", .help = "onnx: pictures at once, or dynamic (default: 1)",
@@ -58,16 +60,18 @@ static const option options[] = {
 
 static int parts_from(unsigned *parts, const char *list, samite_error *err)
 {
-    static const char *const names[] = {"image", "text", "head"};
+    static const struct { const char *name; unsigned parts; } names[] = {
+        {"image", SAMITE_PART_IMAGE}, {"text", SAMITE_PART_TEXT}, {"head", SAMITE_PART_HEAD}, {"grounding", SAMITE_PART_HEAD},
+        {"click", SAMITE_PARTS_CLICK}};
     *parts = 0;
     while (list && *list) {
         size_t n = strcspn(list, ",");
         unsigned found = 0;
         for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-            if (strlen(names[i]) == n && !strncmp(names[i], list, n))
-                found = 1u << i;
+            if (strlen(names[i].name) == n && !strncmp(names[i].name, list, n))
+                found = names[i].parts;
         if (!found)
-            return fail(err, SAMITE_USAGE, "--parts: \"%.*s\" is none of image, text, head", (int)n, list);
+            return fail(err, SAMITE_USAGE, "--parts: \"%.*s\" is none of image, text, head, click", (int)n, list);
         *parts |= found;
         list += n + (list[n] == ',');
     }
@@ -128,6 +132,7 @@ static int export_model(const export_settings *s, const char *format, samite_err
     o.half = s->type && !strcmp(s->type, "f16");
     o.batch = s->batch;
     o.boxes = s->boxes;
+    o.points = s->points;
     o.soc = s->soc;
     o.precision = s->precision;
     o.aipp = s->aipp;

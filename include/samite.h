@@ -411,7 +411,10 @@ SAMITE_API int samite_image_everything(samite_image *im, const samite_pixels *pi
 
 /* ---- 10. Export: files for other engines --------------------------------------------------------------------------- */
 
-enum { SAMITE_PART_IMAGE = 1, SAMITE_PART_TEXT = 2, SAMITE_PART_HEAD = 4, SAMITE_PARTS_DETECTOR = 7 };
+enum {
+    SAMITE_PART_IMAGE = 1, SAMITE_PART_TEXT = 2, SAMITE_PART_HEAD = 4, SAMITE_PARTS_DETECTOR = 7,
+    SAMITE_PART_CLICK_IMAGE = 8, SAMITE_PART_CLICK = 16, SAMITE_PARTS_CLICK = 24      /* interactive_encoder, interactive_head */
+};
 
 typedef struct samite_export_options {
     size_t      size;                  /* set by the initializer */
@@ -430,8 +433,9 @@ typedef struct samite_export_options {
     int         batch;                 /* onnx: pictures and prompts at once; 0 = 1, -1 = any number */
     int         boxes;                 /* example boxes that the head takes besides words, 0..64: inputs boxes [1, n, 4]
                                           (cx cy w h in 0..1) and box_labels [1, n] (1, 0 = nothing like this, -1 = none) */
+    int         points;                /* points of a click prompt, corners of a box included; 0 = 4 */
 } samite_export_options;
-#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0}
+#define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0}
 
 /* Writes ONNX files (opset 17, fixed shapes) from the model; every file is checked for its structure afterwards. The input
  * side is that of the model as opened. */

@@ -111,9 +111,9 @@ static int read_listing(config *c, part_engine *e, samite_error *err)
 /* Reads all parts' headers; the first one says what the network is. */
 static int read_parts(config *c, part_engine *e, samite_error *err)
 {
-    told all[EXPORT_PARTS] = {{0}};
+    told all[EXPORT_DETECTOR] = {{0}};
     int code = 0;
-    for (int p = 0; p < EXPORT_PARTS && !code; p++) {
+    for (int p = 0; p < EXPORT_DETECTOR && !code; p++) {
         char *path = path_of(e->folder, (export_part)p);
         code = path ? read_part(&all[p], path, (export_part)p, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
         if (!code && p && !agree(&all[p], &all[p - 1]))
@@ -129,7 +129,7 @@ static int read_parts(config *c, part_engine *e, samite_error *err)
         code = fail(err, SAMITE_INPUT, "%s: prompts of %lld tokens: expected 3 to 256", e->folder, (long long)prompt);
     c->context = e->prompt = (int)prompt;
     e->boxes = code ? 0 : (int)all[EXPORT_HEAD].boxes;
-    for (int p = 0; p < EXPORT_PARTS; p++)
+    for (int p = 0; p < EXPORT_DETECTOR; p++)
         told_free(&all[p]);
     return code;
 }
@@ -171,7 +171,7 @@ void engine_model_close(samite_model *m)
 {
     if (!m->parts)
         return;
-    for (int p = 0; p < EXPORT_PARTS; p++)
+    for (int p = 0; p < EXPORT_DETECTOR; p++)
         engine_unload(m->parts->part[p]);
     engine_close(m->parts->e);
     free(m->parts->folder);

@@ -11,7 +11,7 @@ struct samite_image;
 typedef struct part_engine {
     engine      *e;
     char        *folder;
-    engine_part *part[EXPORT_PARTS];     /* loaded when first needed, under the model's lock */
+    engine_part *part[EXPORT_DETECTOR];     /* loaded when first needed, under the model's lock */
     int          prompt;                 /* tokens of a prompt */
     int          boxes;                  /* example boxes that the head takes; 0: none */
 } part_engine;

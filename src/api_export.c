@@ -33,7 +33,7 @@ static int make_graphs(graph *g, graph *other, const samite_model *m, export_par
                        samite_error *err)
 {
     bool any = o->batch < 0;
-    part_options options = {.batch = any ? 2 : o->batch, .prompt = o->prompt_length, .boxes = o->boxes};
+    part_options options = {.batch = any ? 2 : o->batch, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
     int code = export_part_graph(g, m->n->net, p, &options, err);
     options.batch = 3;
     if (!code && any)
@@ -114,8 +114,10 @@ static int write_parts(samite_model *m, const samite_export_options *options, pa
     if (o.batch < -1 || o.batch > 64)
         return fail(err, SAMITE_USAGE, "a batch of %d: expected 1 to 64, or -1 for any", o.batch);
     int code = make_folders(o.folder, err);
-    if (!code && !m->n->available[PART_MASK_HEAD])
+    if (!code && export_wanted(&o, EXPORT_HEAD) && !m->n->available[PART_MASK_HEAD])
         code = fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
+    if (!code && export_wanted(&o, EXPORT_CLICK) && !native_has(m->n, PARTS_CLICK))
+        code = fail(err, SAMITE_INPUT, "%s has no tracker, which the parts for clicks need", m->n->source);
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
         if (!export_wanted(&o, p))
             continue;
@@ -137,7 +139,7 @@ int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_e
 static int write_paddle(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
 {
     graph g;
-    part_options options = {.batch = 1, .prompt = o->prompt_length, .boxes = o->boxes};
+    part_options options = {.batch = 1, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
     char *prefix = path_join(o->folder, export_part_name(p));
     int code = export_part_graph(&g, m->n->net, p, &options, err);
     if (!code)

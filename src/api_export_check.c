@@ -105,13 +105,39 @@ static int boxes_of(checking *c, engine_tensor *boxes, engine_tensor *labels)
     return code;
 }
 
+/* A point, the corners of a box, and the rest missing; a mask that is half inside. */
+static int click_of(checking *c, const char *name, engine_tensor *t)
+{
+    int64_t n = c->o->points ? c->o->points : 4, side = 4 * config_tokens(&c->m->n->net->c);
+    float s = (float)c->m->n->net->c.image;
+    const float xy[] = {0.2f * s, 0.3f * s, 0.7f * s, 0.8f * s, 0.5f * s, 0.4f * s};
+    const int64_t kinds[] = {2, 3, 1};
+    int code;
+    if (!strcmp(name, "point_coords")) {
+        if (!(code = engine_make(t, DT_F32, 3, (int64_t[]){1, n, 2}, c->err)))
+            for (int64_t i = 0; i < 2 * n; i++)
+                ((float *)t->data)[i] = i < 6 ? xy[i] : 0;
+    } else if (!strcmp(name, "point_labels")) {
+        if (!(code = engine_make(t, DT_I64, 2, (int64_t[]){1, n}, c->err)))
+            for (int64_t i = 0; i < n; i++)
+                ((int64_t *)t->data)[i] = i < 3 ? kinds[i] : -1;
+    } else if (!strcmp(name, "mask_input")) {
+        if (!(code = engine_make(t, DT_F32, 4, (int64_t[]){1, 1, side, side}, c->err)))
+            for (int64_t i = 0; i < side * side; i++)
+                ((float *)t->data)[i] = i % side < side / 2 ? 6.0f : -6.0f;
+    } else if (!(code = engine_make(t, DT_F32, 1, (int64_t[]){1}, c->err))) {
+        ((float *)t->data)[0] = 1;
+    }
+    return code;
+}
+
 /* Takes an output of an earlier part; the mask has another name in the head. */
 static int earlier(checking *c, const char *name, engine_tensor *t)
 {
     bool mask = !strcmp(name, "text_attention_mask_float");
     engine_tensor *k = engine_find(c->kept, c->kept_count, mask ? "text_attention_mask" : name);
     if (!k)
-        return fail(c->err, SAMITE_USAGE, "the check of the grounding head needs the image and the text encoder, too: %s", name);
+        return fail(c->err, SAMITE_USAGE, "the check of a head needs its encoders, too: %s", name);
     *t = *k;
     t->name = name;
     t->owned = false;
@@ -127,6 +153,8 @@ static int make_inputs(checking *c, const part_io *io, engine_tensor *in)
             code = picture(c, &in[i]);
         else if (!strcmp(io->in[i], "token_ids"))
             code = words_of(c, &in[i]);
+        else if (strstr(io->in[i], "point_") || strstr(io->in[i], "mask_input"))
+            code = click_of(c, io->in[i], &in[i]);
         else
             code = earlier(c, io->in[i], &in[i]);
     }

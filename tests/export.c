@@ -585,6 +585,36 @@ static void heads_with_boxes(void **state)
     samite_model_free(m);
 }
 
+/* The parts for clicks: points, a box and a mask, with and without places that are not used. */
+static void parts_for_clicks(void **state)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m = open_model("formula:tiny", NULL);
+    seen s = {0, 0};
+    onnx_file f;
+    char where[64];
+    make_folder(where);
+    o.folder = where;
+    o.parts = SAMITE_PARTS_CLICK;
+    o.points = 3;
+    assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+    assert_int_equal(onnx_open(&f, path_of(where, "interactive_head.onnx"), &e), 0);
+    assert_true(f.inputs == 7 && onnx_is(f.input[3].name, "point_coords") && f.input[3].dim[1] == 3);
+    assert_true(onnx_is(f.output[0].name, "masks") && f.output[0].dim[1] == 4 && f.output[0].dim[2] == 32);
+    onnx_close(&f);
+    if (have_runtime()) {
+        o.each = note_compared;
+        o.user = &s;
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        o.points = 5;
+        assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        assert_int_equal(s.count, 14);
+    }
+    samite_model_free(m);
+}
+
 /* f16, and any number of pictures: still the same within what f16 can do, and one file for every batch. */
 static void other_kinds(void **state)
 {
@@ -734,6 +764,7 @@ int main(void)
         cmocka_unit_test(check_finds), cmocka_unit_test(data_stays_in_its_folder), cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(bad_requests), cmocka_unit_test(paddle_tensor_bytes),
         cmocka_unit_test(paddle_files_fit_together), cmocka_unit_test(parts_compute_the_same), cmocka_unit_test(other_kinds), cmocka_unit_test(heads_with_boxes),
+        cmocka_unit_test(parts_for_clicks),
         cmocka_unit_test(check_notices_other_weights), cmocka_unit_test(pictures_come_out_the_same),
         cmocka_unit_test(engines_are_not_replaced_silently), cmocka_unit_test(parts_must_belong_together),
     };

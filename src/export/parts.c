@@ -1,10 +1,9 @@
 /* parts.c - image encoder, text encoder and grounding head: their inputs, a trace, their outputs. */
-#include "export/parts.h"
+#include "export/parts_build.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/lower.h"
 
 static const part_io parts[EXPORT_PARTS] = {
     {"image_encoder", {"image"},
@@ -15,6 +14,10 @@ static const part_io parts[EXPORT_PARTS] = {
      {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2", "vision_pos_enc_2", "text_memory_resized",
       "text_attention_mask_float"},
      {"pred_logits", "pred_boxes", "pred_masks", "presence_logit_dec"}},
+    {"interactive_encoder", {"image"}, {"image_embed", "high_res_feats_0", "high_res_feats_1"}},
+    {"interactive_head",
+     {"image_embed", "high_res_feats_0", "high_res_feats_1", "point_coords", "point_labels", "mask_input", "has_mask_input"},
+     {"masks", "iou_predictions", "object_score_logits", "object_tokens"}},
 };
 
 const part_io *export_io(export_part p)
@@ -25,24 +28,6 @@ const part_io *export_io(export_part p)
 const char *export_part_name(export_part p)
 {
     return parts[p].name;
-}
-
-/* What is at hand while a part is put together. */
-typedef struct building {
-    graph      *g;
-    run        *r;
-    const sam3 *m;
-    const part_options *o;
-    lowering    l;
-} building;
-
-/* A picture-like input [n, C, side, side], which the trace sees with its channels last. */
-static tensor *map_input(building *b, const char *name, int64_t n, int64_t channels, int64_t side)
-{
-    tensor *t = run_input(b->r, NULL, 4, (int64_t[]){n, side, side, channels});
-    int v = graph_input(b->g, name, DT_F32, 4, (int64_t[]){n, channels, side, side});
-    lower_bind_first(&b->l, t, v);
-    return t;
 }
 
 /* ---- image encoder ---- */
@@ -73,7 +58,7 @@ static int level_codes(building *b, int64_t side)
 static void trace_image(building *b, encoded_image *im)
 {
     int64_t side = b->m->c.image;
-    sam3_encode_image(b->r, b->m, map_input(b, "image", b->o->batch, 3, side), false, im);
+    sam3_encode_image(b->r, b->m, build_map_input(b, "image", b->o->batch, 3, side), false, im);
 }
 
 static void finish_image(building *b, const encoded_image *im)
@@ -162,10 +147,10 @@ static void trace_head(building *b, head *out)
 {
     int64_t t = config_tokens(&b->m->c), d = b->m->c.d, batch = b->o->batch, n = b->o->prompt;
     encoded_image im = {0};
-    im.level[0] = map_input(b, "backbone_fpn_0", batch, d, 4 * t);
-    im.level[1] = map_input(b, "backbone_fpn_1", batch, d, 2 * t);
-    im.level[2] = map_input(b, "backbone_fpn_2", batch, d, t);
-    tensor *codes = map_input(b, "vision_pos_enc_2", 1, d, t);
+    im.level[0] = build_map_input(b, "backbone_fpn_0", batch, d, 4 * t);
+    im.level[1] = build_map_input(b, "backbone_fpn_1", batch, d, 2 * t);
+    im.level[2] = build_map_input(b, "backbone_fpn_2", batch, d, t);
+    tensor *codes = build_map_input(b, "vision_pos_enc_2", 1, d, t);
     im.codes = reshape(b->r, codes, 3, (int64_t[]){t, t, d});
     im.begun = fusion_begin(b->r, &b->m->fusion, im.level[2], im.codes);
     tensor *said = run_input(b->r, NULL, 3, (int64_t[]){batch, n, d});
@@ -215,31 +200,44 @@ static void finish_head(building *b, const head *h)
 
 /* ---- all of them ---- */
 
-static void build(building *b, export_part p)
+bool build_lower(building *b)
+{
+    samite_error e = {0};
+    if (run_status(b->r, &e))
+        graph_fail(b->g, e.code, "%s", e.text);
+    else
+        lower_all(&b->l);
+    return !b->g->error.code;
+}
+
+static void build_image(building *b)
 {
     encoded_image im = {0};
-    head h = {.masks = NULL};
-    tensor *said = NULL;
-    if (p == EXPORT_IMAGE)
-        trace_image(b, &im);
-    else if (p == EXPORT_TEXT)
-        said = trace_text(b);
-    else
-        trace_head(b, &h);
-    samite_error e = {0};
-    if (run_status(b->r, &e)) {
-        graph_fail(b->g, e.code, "%s", e.text);
-        return;
-    }
-    lower_all(&b->l);
-    if (b->g->error.code)
-        return;
-    if (p == EXPORT_IMAGE)
+    trace_image(b, &im);
+    if (build_lower(b))
         finish_image(b, &im);
-    else if (p == EXPORT_TEXT)
+}
+
+static void build_text(building *b)
+{
+    tensor *said = trace_text(b);
+    if (build_lower(b))
         finish_text(b, said);
-    else
+}
+
+static void build_head(building *b)
+{
+    head h = {.masks = NULL};
+    trace_head(b, &h);
+    if (build_lower(b))
         finish_head(b, &h);
+}
+
+static void build(building *b, export_part p)
+{
+    static void (*const builders[EXPORT_PARTS])(building *b) = {
+        build_image, build_text, build_head, build_click_image, build_click};
+    builders[p](b);
 }
 
 int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options *o, samite_error *err)
@@ -247,6 +245,7 @@ int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options
     part_options options = *o;
     options.batch = options.batch ? options.batch : 1;
     options.prompt = options.prompt ? options.prompt : m->c.context;
+    options.points = options.points ? options.points : 4;
     building b = {.g = g, .m = m, .o = &options};
     if (!graph_open(g))
         return fail(err, SAMITE_RESOURCE, "not enough memory to export the model");
@@ -254,6 +253,8 @@ int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options
         return fail(err, SAMITE_USAGE, "prompts of %d tokens: expected 3 to %d", options.prompt, m->c.context);
     if (options.boxes < 0 || options.boxes > 64 || (options.boxes && options.batch > 1))
         return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 64, and a batch of 1", options.boxes);
+    if (options.points < 1 || options.points > 64 || (p >= EXPORT_DETECTOR && options.batch > 1))
+        return fail(err, SAMITE_USAGE, "%d points: expected 1 to 64, and a batch of 1", options.points);
     b.r = run_open(&(run_options){.mode = TRACE, .keep_constants = true}, err);
     if (!b.r)
         return SAMITE_RESOURCE;

@@ -5,12 +5,16 @@
 #include "export/graph.h"
 #include "model/sam3.h"
 
-typedef enum export_part { EXPORT_IMAGE, EXPORT_TEXT, EXPORT_HEAD, EXPORT_PARTS } export_part;
+/* The detector's three parts, then those for clicks. */
+typedef enum export_part {
+    EXPORT_IMAGE, EXPORT_TEXT, EXPORT_HEAD, EXPORT_DETECTOR, EXPORT_CLICK_IMAGE = EXPORT_DETECTOR, EXPORT_CLICK, EXPORT_PARTS
+} export_part;
 
 typedef struct part_options {
     int batch;             /* pictures, prompts; 1 */
     int prompt;            /* tokens of a prompt, padding included; 0 = as the model has them */
     int boxes;             /* example boxes that the head takes; 0: none. Inputs boxes [1, n, 4], box_labels [1, n] */
+    int points;            /* points of a click prompt, corners of a box included; 0 = 4 */
 } part_options;
 
 const char *export_part_name(export_part p);       /* "image_encoder", ...: also the name of the file */

@@ -53,6 +53,12 @@ static void places(run *r, const prompt_encoder *e, const clicks *p, int64_t d, 
     }
 }
 
+tensor *prompt_tokens(run *r, const prompt_encoder *e, tensor *at, tensor *there, tensor *says, int64_t batch)
+{
+    tensor *y = add(r, multiply(r, fourier_embed(r, at, e->frequencies), there), says);
+    return reshape(r, y, 3, (int64_t[]){batch, y->dim[0] / batch, tensor_cols(y)});
+}
+
 tensor *prompt_points(run *r, const prompt_encoder *e, const clicks *p)
 {
     run_part(r, "prompt.points");
@@ -66,10 +72,9 @@ tensor *prompt_points(run *r, const prompt_encoder *e, const clicks *p)
     for (int i = 0; i < POINT_KINDS; i++)
         table = concat(r, table, run_param(r, e->kind[i]), 0);
     places(r, e, p, d, &at, &there);
-    tensor *y = multiply(r, fourier_embed(r, at, e->frequencies), there);
-    y = add(r, y, gather_rows(r, table, index, p->batch * n));
+    tensor *says = gather_rows(r, table, index, p->batch * n);
     free(index);
-    return reshape(r, y, 3, (int64_t[]){p->batch, n, d});
+    return prompt_tokens(r, e, at, there, says, p->batch);
 }
 
 tensor *prompt_mask(run *r, const prompt_encoder *e, tensor *mask)

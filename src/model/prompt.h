@@ -30,6 +30,9 @@ typedef struct clicks {
 
 /* [batch, count + 1, d]: a missing point follows the given ones. */
 tensor *prompt_points(run *r, const prompt_encoder *e, const clicks *p);
+/* The same from values of the run: places [n, 2] as fractions of the picture, there [n, d] 1 where there is a point and 0
+ * elsewhere, says [n, d] the rows of kinds; n = batch * (count + 1). -> [batch, count + 1, d] */
+tensor *prompt_tokens(run *r, const prompt_encoder *e, tensor *places, tensor *there, tensor *says, int64_t batch);
 /* mask [B, 4t, 4t, 1] logits -> [B, t * t, d] */
 tensor *prompt_mask(run *r, const prompt_encoder *e, tensor *mask);
 /* What stands for a missing mask: [d]. */

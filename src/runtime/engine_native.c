@@ -210,6 +210,60 @@ static void head_part(const native *n, run *r, io *x)
     free(query);
 }
 
+static void click_image_part(const native *n, run *r, io *x)
+{
+    encoded_image im;
+    click_image c;
+    int64_t t = config_tokens(&n->net->c);
+    sam3_encode_image(r, n->net, map_input(r, x, "image"), true, &im);
+    sam3_click_image(r, n->net, &im, &c);
+    if (!run_ok(r))
+        return;
+    tensor *seen = sam3_unseen(r, n->net, &c);
+    map_output(x, "image_embed", reshape(r, seen, 3, (int64_t[]){t, t, n->net->c.d}));
+    map_output(x, "high_res_feats_0", c.fine0);
+    map_output(x, "high_res_feats_1", c.fine1);
+}
+
+static void click_outputs(const native *n, io *x, const guesses *g)
+{
+    int64_t side = 4 * config_tokens(&n->net->c);
+    const struct { const char *name; const tensor *t; int axes; int64_t dim[4]; } out[] = {
+        {"masks", g->masks, 4, {1, MASK_GUESSES, side, side}}, {"iou_predictions", g->overlap, 2, {1, MASK_GUESSES}},
+        {"object_score_logits", g->object, 2, {1, 1}}, {"object_tokens", g->tokens, 3, {1, MASK_GUESSES, n->net->c.d}}};
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
+        float *to = output(x, out[i].name, out[i].axes, out[i].dim);
+        if (to)
+            memcpy(to, out[i].t->data, sizeof *to * (size_t)tensor_count(out[i].t));
+    }
+}
+
+static void click_part(const native *n, run *r, io *x)
+{
+    int64_t t = config_tokens(&n->net->c), d = n->net->c.d;
+    int kind[64];
+    tensor *embed = map_input(r, x, "image_embed"), *fine0 = map_input(r, x, "high_res_feats_0");
+    tensor *fine1 = map_input(r, x, "high_res_feats_1"), *mask = map_input(r, x, "mask_input");
+    const engine_tensor *at = x->code ? NULL : input(x, "point_coords", DT_F32, 3);
+    const engine_tensor *label = x->code ? NULL : input(x, "point_labels", DT_I64, 2);
+    const engine_tensor *has = x->code ? NULL : input(x, "has_mask_input", DT_F32, 1);
+    if (!at || !label || !has || engine_count(label) > 64 || engine_count(at) != 2 * engine_count(label)) {
+        run_fail(r, SAMITE_USAGE, "the interactive head takes up to 64 points with their labels");
+        return;
+    }
+    for (int64_t i = 0; i < engine_count(label); i++)
+        kind[i] = (int)((const int64_t *)label->data)[i];
+    click_image c = {.image = embed, .fine0 = reshape(r, fine0, 3, (int64_t[]){4 * t, 4 * t, d / 8}),
+                     .fine1 = reshape(r, fine1, 3, (int64_t[]){2 * t, 2 * t, d / 4}),
+                     .places = prompt_grid(r, &n->net->prompt, t)};
+    clicks points = {.batch = 1, .count = (int)engine_count(label), .xy = at->data, .kind = kind};
+    guesses g;
+    sam3_click(r, n->net, &c, reshape(r, embed, 3, (int64_t[]){1, t * t, d}), &points,
+               *(const float *)has->data > 0 ? mask : NULL, &g);
+    if (run_ok(r))
+        click_outputs(n, x, &g);
+}
+
 static const struct {
     const char *name;
     void      (*compute)(const native *n, run *r, io *x);
@@ -218,6 +272,8 @@ static const struct {
     {"image_encoder", image_part, PARTS_IMAGE},
     {"text_encoder", text_part, PARTS_TEXT},
     {"grounding_head", head_part, PARTS_GROUND | PARTS_MASKS},
+    {"interactive_encoder", click_image_part, PARTS_IMAGE | PARTS_CLICK},
+    {"interactive_head", click_part, PARTS_CLICK},
 };
 
 /* ---- the driver ---- */
