@@ -1,6 +1,5 @@
 /* eval.c - `samite eval`: how good results are, or how good a model is on a data set. */
 #define _GNU_SOURCE
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,33 +11,19 @@
 #include "base/threads.h"
 #include "session.h"
 
-#define MOST_SHARDS 1000000
+#define MOST_PROCESSES 1000000
 #define WAIT_SECONDS 1
 
 typedef struct eval_settings {
     engine_settings engine;
     words       gt, cgf1, classes;
     const char *dt, *iou, *images, *out, *prompts, *report, *image_list;
-    int         limit, shard, shards;
+    int         limit;
+    shard       part;
     double      threshold;
     bool        video, json, arrays, compat, positive_only;
-    bool        started_together;      /* shard and shards come from mpirun */
+    bool        started_together;      /* part comes from mpirun */
 } eval_settings;
-
-static int parse_shard(void *to, const char *name, const char *value, samite_error *err)
-{
-    eval_settings *s = to;
-    double at = 0, of = 0;
-    char first[32];
-    size_t n = strcspn(value, "/");
-    snprintf(first, sizeof first, "%.*s", (int)(n < 31 ? n : 31), value);
-    if (value[n] != '/' || !parse_number(&at, first) || !parse_number(&of, value + n + 1) || at != floor(at) ||
-        of != floor(of) || of < 1 || of > MOST_SHARDS || at < 1 || at > of)
-        return fail(err, SAMITE_USAGE, "%s wants I/N with I from 1 to N, such as 1/4, not \"%s\"", name, value);
-    s->shard = (int)at;
-    s->shards = (int)of;
-    return SAMITE_OK;
-}
 
 /* "cat,red dog": the names are copies. */
 static int parse_classes(void *to, const char *name, const char *value, samite_error *err)
@@ -92,7 +77,7 @@ static const option options[] = {
     {"--class", 0, OPTION_CALL, AT(classes), "NAME", .help = "only this one; for names with a comma; repeatable",
      .parse = parse_class},
     {"--positive-only", 0, OPTION_FLAG, AT(positive_only), NULL, .help = "only categories that the image has"},
-    {"--shard", 0, OPTION_CALL, 0, "I/N", .help = "with -m: every N-th image, starting with the I-th",
+    {"--shard", 0, OPTION_CALL, AT(part), "I/N", .help = "with -m: every N-th image, starting with the I-th",
      .parse = parse_shard},
     {"--pycocotools-compat", 0, OPTION_FLAG, AT(compat), NULL,
      .help = "objects with id 0 and repeated ids as in pycocotools"},
@@ -128,7 +113,7 @@ static bool launched(int *rank, int *size)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *r = getenv(names[i][0]), *s = getenv(names[i][1]);
         double at, of;
-        if (r && s && parse_number(&at, r) && parse_number(&of, s) && of > 1 && of <= MOST_SHARDS && at >= 0 &&
+        if (r && s && parse_number(&at, r) && parse_number(&of, s) && of > 1 && of <= MOST_PROCESSES && at >= 0 &&
             at < of) {
             *rank = (int)at;
             *size = (int)of;
@@ -155,12 +140,12 @@ static int check_settings(eval_settings *s, samite_error *err)
     if (!s->dt && (!s->images || !s->out))
         return fail(err, SAMITE_USAGE,
                     "no results given: --dt FILE, or a model to run: -m MODEL --images DIR --out DIR");
-    if (s->dt && (s->prompts || s->shards))
+    if (s->dt && (s->prompts || s->part.of))
         return fail(err, SAMITE_USAGE, "%s goes with -m MODEL, not with --dt", s->prompts ? "--prompts" : "--shard");
     int rank, size;
-    if (!s->dt && !s->shards && launched(&rank, &size)) {
-        s->shard = rank + 1;
-        s->shards = size;
+    if (!s->dt && !s->part.of && launched(&rank, &size)) {
+        s->part.at = rank + 1;
+        s->part.of = size;
         s->started_together = true;
     }
     return SAMITE_OK;
@@ -209,13 +194,13 @@ static int predict(const eval_settings *s, unsigned iou, samite_predicted *p, sa
     o.class_count = s->classes.count;
     o.prompts = s->prompts;
     o.positive_only = s->positive_only;
-    o.shard = s->shard;
-    o.shards = s->shards;
+    o.shard = s->part.at;
+    o.shards = s->part.of;
     o.each = on_each;
     int code = open_model(&m, &s->engine, err);
     if (!code)
         code = samite_predict(m, &o, p, err);
-    if (!code && s->started_together && s->shard == 1)
+    if (!code && s->started_together && s->part.at == 1)
         code = wait_for_others(m, &o, p, err);
     samite_model_free(m);
     return code;
@@ -227,10 +212,10 @@ static void say_predicted(const eval_settings *s, const samite_predicted *p)
         say("%d of %d images were finished already", p->done_before, p->images);
     if (p->failed)
         say("%d of %d pictures could not be used and are not evaluated: %s", p->failed, p->images, p->failures);
-    if (p->complete && p->left_out > p->failed && (!s->started_together || s->shard == 1))
+    if (p->complete && p->left_out > p->failed && (!s->started_together || s->part.at == 1))
         say("%d pictures in all could not be used; their records in %s/records say why", p->left_out, s->out);
     if (!p->complete && !s->started_together && !s->engine.quiet)
-        say("shard %d of %d is done; the shard that ends last evaluates", s->shard, s->shards);
+        say("shard %d of %d is done; the shard that ends last evaluates", s->part.at, s->part.of);
 }
 
 /* ---- printing ---- */
@@ -317,9 +302,9 @@ static int run_settings(eval_settings *s)
         if (!code)
             say_predicted(s, &p);
     }
-    bool mine = s->dt || (p.complete && (!s->started_together || s->shard == 1));
+    bool mine = s->dt || (p.complete && (!s->started_together || s->part.at == 1));
     int left_out = p.complete ? p.left_out : p.failed;
-    if (s->started_together && s->shard > 1)
+    if (s->started_together && s->part.at > 1)
         left_out = 0; /* a launcher would end all when one reports a failure; the first one does */
     if (!code && mine)
         code = evaluate(s, iou, s->dt ? s->dt : dt, s->dt ? s->image_list : list, &err);

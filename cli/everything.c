@@ -20,6 +20,7 @@ static const option options[] = {
      .help = "JSON on standard output: an object for one file, else an array"},
     {"--jsonl", 0, OPTION_FLAG, AT(jsonl), NULL, .help = "JSON on standard output: one line per picture, as they come"},
     {"--out", 'o', OPTION_TEXT, AT(out), "DIR", .help = "write COCO JSON, masks, label maps and overlays into DIR"},
+    FORMAT_OPTION(segment_settings),
     {"--resume", 0, OPTION_FLAG, AT(resume), NULL,
      .help = "skip pictures that are finished in DIR with the same settings"},
     {"--recursive", 'r', OPTION_FLAG, AT(recursive), NULL, .help = "look into folders below the given ones"},

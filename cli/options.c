@@ -65,6 +65,22 @@ bool parse_bytes(uint64_t *out, const char *s)
     return true;
 }
 
+#define MOST_SHARDS 1000000
+
+int parse_shard(void *to, const char *name, const char *value, samite_error *err)
+{
+    shard *s = to;
+    double at = 0, of = 0;
+    char first[32];
+    size_t n = strcspn(value, "/");
+    snprintf(first, sizeof first, "%.*s", (int)(n < 31 ? n : 31), value);
+    if (value[n] != '/' || !parse_number(&at, first) || !parse_number(&of, value + n + 1) || at != floor(at) ||
+        of != floor(of) || of < 1 || of > MOST_SHARDS || at < 1 || at > of)
+        return fail(err, SAMITE_USAGE, "%s wants I/N with I from 1 to N, such as 1/4, not \"%s\"", name, value);
+    *s = (shard){(int)at, (int)of};
+    return SAMITE_OK;
+}
+
 /* Is `value` one of the words of "a|b|c"? */
 static bool among(const char *value, const char *choices)
 {

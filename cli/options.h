@@ -57,4 +57,9 @@ bool parse_number(double *out, const char *s);
 /* "4096", "512K", "1.5M", "8G" (powers of 1024; "GiB" and "GB" are taken too). */
 bool parse_bytes(uint64_t *out, const char *s);
 
+
+/* "I/N": part I of N, from 1; of = 0: not given. */
+typedef struct shard { int at, of; } shard;
+int parse_shard(void *to, const char *name, const char *value, samite_error *err);
+
 #endif

@@ -3,7 +3,6 @@
 #include "segment.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "base/text.h"
 
 #define LARGEST_COORDINATE 16777216.0      /* whole pixels beyond it have no float of their own */
-#define MOST_SHARDS 1000000
 #define FAILURES_NAMED 10
 
 /* The picture's size is checked when it is known. */
@@ -51,20 +49,6 @@ static int parse_box(void *to, const char *name, const char *value, samite_error
     return SAMITE_OK;
 }
 
-static int parse_shard(void *to, const char *name, const char *value, samite_error *err)
-{
-    shard *s = to;
-    double at = 0, of = 0;
-    char first[32];
-    size_t n = strcspn(value, "/");
-    snprintf(first, sizeof first, "%.*s", (int)(n < 31 ? n : 31), value);
-    if (value[n] != '/' || !parse_number(&at, first) || !parse_number(&of, value + n + 1) || at != floor(at) ||
-        of != floor(of) || of < 1 || of > MOST_SHARDS || at < 1 || at > of)
-        return fail(err, SAMITE_USAGE, "%s wants I/N with I from 1 to N, such as 1/4, not \"%s\"", name, value);
-    *s = (shard){(int)at, (int)of};
-    return SAMITE_OK;
-}
-
 #define AT(member) offsetof(segment_settings, member)
 static const option options[] = {
     {"--text", 't', OPTION_LIST, AT(texts), "WORDS",
@@ -90,6 +74,7 @@ static const option options[] = {
      .help = "JSON on standard output: an object for one file, else an array"},
     {"--jsonl", 0, OPTION_FLAG, AT(jsonl), NULL, .help = "JSON on standard output: one line per picture, as they come"},
     {"--out", 'o', OPTION_TEXT, AT(out), "DIR", .help = "write COCO JSON, masks, label maps and overlays into DIR"},
+    FORMAT_OPTION(segment_settings),
     {"--resume", 0, OPTION_FLAG, AT(resume), NULL,
      .help = "skip pictures that are finished in DIR with the same settings"},
     {"--shard", 0, OPTION_CALL, AT(part), "I/N",
@@ -117,6 +102,8 @@ static int check_settings(const segment_settings *s, samite_error *err)
 {
     if (s->resume && !s->out)
         return fail(err, SAMITE_USAGE, "--resume needs --out DIR, where the finished pictures are");
+    if (s->formats && !s->out)
+        return fail(err, SAMITE_USAGE, "--format needs --out DIR, where the files go");
     if (s->json && s->jsonl)
         return fail(err, SAMITE_USAGE, "--json and --jsonl exclude each other; take one");
     return click_check(&s->click, s->texts.count || s->boxes.count, err);
@@ -349,7 +336,7 @@ static const char details[] =
     "Boxes are X0,Y0,X1,Y1 in pixels of the upright picture. Example boxes go with one --text or with none.\n"
     "--like finds all objects like the one in the box; --point, --box and --mask mean one object and nothing else.\n"
     "Files in DIR: result.json (COCO; with --shard result-IofN.json), NAME_overlay.png, NAME_labels.png,\n"
-    "masks/NAME_1.png ..., records/NAME.json. Pictures that fail are named at the end, with exit status 3.\n"
+    "masks/NAME_1.png ..., records/NAME.json; --format chooses others, see docs/formats.md. Pictures that fail are named at the end, with exit status 3.\n"
     "\n"
     "Examples:\n"
     "  samite segment photo.jpg -m sam3.pt --text dog --text \"red car\" --out results\n"

@@ -8,7 +8,15 @@
 #include "report.h"
 #include "session.h"
 
-typedef struct shard { int at, of; } shard;            /* at from 1; of = 0: not given */
+/* What --out writes. */
+enum {
+    FORMAT_COCO = 1, FORMAT_PNG = 2, FORMAT_OVERLAY = 4, FORMAT_YOLO = 8, FORMAT_LABELME = 16, FORMAT_GEOJSON = 32,
+    FORMAT_CVAT = 64, FORMAT_VOC = 128, FORMATS_USUAL = FORMAT_COCO | FORMAT_PNG | FORMAT_OVERLAY
+};
+#define FORMAT_OPTION(T) \
+    {"--format", 0, OPTION_CALL, offsetof(T, formats), "LIST", \
+     .help = "files in DIR: coco,png,overlay (default), yolo, labelme, geojson, cvat, voc", .parse = parse_formats}
+int parse_formats(void *to, const char *name, const char *value, samite_error *err);
 
 typedef struct box_list {
     samite_box *item;
@@ -43,6 +51,7 @@ typedef struct segment_settings {
     const char     *out;
     bool            json, jsonl, no_exif, recursive, resume;
     shard           part;
+    unsigned        formats;       /* FORMAT_..; 0: FORMATS_USUAL */
 } segment_settings;
 
 /* What is looked for in every picture; names[i] belongs to prompt[i]. A click that is a result of its own has the last
@@ -101,6 +110,7 @@ json_t *prompt_json(const samite_prompt *p);
 typedef struct results {
     const char *folder;
     json_t     *settings;          /* what a finished picture must have been made with to be skipped */
+    unsigned    formats;
     char       *merged;            /* path of result.json, or of the shard's own */
 } results;
 int  results_open(results *r, const segment_settings *s, const prompts *ask, samite_error *err);

@@ -18,6 +18,13 @@
 
 #define LARGEST_RECORD ((size_t)1 << 30)
 
+/* The files of one picture besides its masks, as the formats want them. */
+static const struct picture_file { unsigned format; const char *prefix, *suffix; } picture_files[] = {
+    {FORMAT_PNG, "", "_labels.png"}, {FORMAT_OVERLAY, "", "_overlay.png"}, {FORMAT_YOLO, "labels/", ".txt"},
+    {FORMAT_LABELME, "labelme/", ".json"}, {FORMAT_GEOJSON, "", ".geojson"}, {FORMAT_VOC, "voc/", ".xml"},
+};
+#define PICTURE_FILES (sizeof picture_files / sizeof *picture_files)
+
 static int no_memory(samite_error *err)
 {
     return fail(err, SAMITE_RESOURCE, "out of memory for the names of result files");
@@ -76,27 +83,56 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
     return o;
 }
 
+int parse_formats(void *to, const char *name, const char *value, samite_error *err)
+{
+    static const char *const words[] = {"coco", "png", "overlay", "yolo", "labelme", "geojson", "cvat", "voc"};
+    unsigned *formats = to;
+    for (const char *s = value; *s || s == value;) {
+        size_t n = strcspn(s, ","), i = 0, count = sizeof words / sizeof *words;
+        while (i < count && (strlen(words[i]) != n || memcmp(words[i], s, n) != 0))
+            i++;
+        if (i == count)
+            return fail(err, SAMITE_USAGE, "%s takes a list of coco, png, overlay, yolo, labelme, geojson, cvat and voc, not "
+                        "\"%s\"", name, value);
+        *formats |= 1u << i;
+        s += n + (s[n] == ',');
+    }
+    return SAMITE_OK;
+}
+
+/* DIR and the folders that the formats need. */
+static int make_result_folders(const results *r, samite_error *err)
+{
+    char *records = path_join(r->folder, "records"), *masks = path_join(r->folder, "masks");
+    int code = records && masks ? make_folders(records, err) : no_memory(err);
+    if (!code && r->formats & FORMAT_PNG)
+        code = make_folders(masks, err);
+    free(records);
+    free(masks);
+    for (size_t i = 0; i < PICTURE_FILES && !code; i++) {
+        char *folder = path_join(r->folder, picture_files[i].prefix);
+        if (!folder)
+            code = no_memory(err);
+        else if (r->formats & picture_files[i].format && *picture_files[i].prefix)
+            code = make_folders(folder, err);
+        free(folder);
+    }
+    return code;
+}
+
 int results_open(results *r, const segment_settings *s, const prompts *ask, samite_error *err)
 {
     const char *model;
-    *r = (results){.folder = s->out};
+    *r = (results){.folder = s->out, .formats = s->formats ? s->formats : FORMATS_USUAL};
     int code = model_path(&model, &s->engine, err);
     if (code)
         return code;
-    char *masks = path_join(s->out, "masks"), *records = path_join(s->out, "records");
     r->settings = make_settings(s, ask, model);
     int n = s->part.of ? asprintf(&r->merged, "%s/result-%dof%d.json", s->out, s->part.at, s->part.of)
                        : asprintf(&r->merged, "%s/result.json", s->out);
     if (n < 0)
         r->merged = NULL;
-    code = masks && records && r->settings && r->merged ? SAMITE_OK : no_memory(err);
-    if (!code)
-        code = make_folders(masks, err);
-    if (!code)
-        code = make_folders(records, err);
-    free(masks);
-    free(records);
-    return code;
+    return r->settings && r->merged ? make_result_folders(r, err) : no_memory(err);
 }
 
 void results_free(results *r)
@@ -146,9 +182,10 @@ bool results_complete(const results *r, const input *in)
     size_t count = json_array_size(json_object_get(record, "annotations"));
     bool ok = same_json(json_object_get(info, "settings"), r->settings) &&
               same_json(json_object_get(info, "source"), source);
-    ok = ok && exists(file_of(r, "", in->name, 0, "_labels.png")) && exists(file_of(r, "", in->name, 0,
-                                                                                    "_overlay.png"));
-    for (size_t i = 1; i <= count && ok; i++)
+    for (size_t i = 0; i < PICTURE_FILES && ok; i++)
+        ok = !(r->formats & picture_files[i].format) ||
+             exists(file_of(r, picture_files[i].prefix, in->name, 0, picture_files[i].suffix));
+    for (size_t i = 1; i <= count && ok && r->formats & FORMAT_PNG; i++)
         ok = exists(mask_path(r, in->name, (int)i));
     json_decref(source);
     json_decref(record);
@@ -210,26 +247,42 @@ static int write_masks(const results *r, const picture *p, samite_error *err)
     return code;
 }
 
+static int write_file(const samite_page *page, unsigned format, const char *path, samite_error *err)
+{
+    switch (format) {
+    case FORMAT_PNG: return samite_write_label_map(page, path, err);
+    case FORMAT_OVERLAY: return samite_write_overlay(page, NULL, path, err);
+    case FORMAT_YOLO: return samite_write_yolo(page, path, err);
+    case FORMAT_LABELME: return samite_write_labelme(page, path, err);
+    case FORMAT_GEOJSON: return samite_write_geojson(page, page->file, path, err);
+    default: return samite_write_voc(page, path, err);
+    }
+}
+
 int results_write(const results *r, const picture *p, const prompts *ask, samite_error *err)
 {
     samite_page page = picture_page(p, ask);
-    char *labels = file_of(r, "", p->in->name, 0, "_labels.png"), *record = record_path(r, p->in->name);
-    char *overlay = file_of(r, "", p->in->name, 0, "_overlay.png"), *info = record_info(r, p, ask);
-    int code = labels && overlay && record && info ? SAMITE_OK : no_memory(err);
-    if (!code)
-        code = remove_record(r, p->in->name, err);
-    if (!code)
+    char *record = record_path(r, p->in->name), *info = record_info(r, p, ask);
+    int code = record && info ? remove_record(r, p->in->name, err) : no_memory(err);
+    if (!code && r->formats & FORMAT_PNG) {
         code = write_masks(r, p, err);
-    if (!code) {
         remove_old_masks(r, p->in->name, p->objects);
-        code = samite_write_label_map(&page, labels, err);
+    }
+    for (size_t i = 0; i < PICTURE_FILES && !code; i++) {
+        const struct picture_file *f = &picture_files[i];
+        if (!(r->formats & f->format))
+            continue;
+        char *path = file_of(r, f->prefix, p->in->name, 0, f->suffix);
+        code = path ? write_file(&page, f->format, path, err) : no_memory(err);
+        free(path);
+    }
+    if (!code && r->formats & FORMAT_YOLO) {
+        char *names = path_join(r->folder, "data.yaml");
+        code = names ? samite_write_yolo_names(&page, names, err) : no_memory(err);
+        free(names);
     }
     if (!code)
-        code = samite_write_overlay(&page, NULL, overlay, err);
-    if (!code)
         code = samite_write_coco(&page, info, record, err);
-    free(labels);
-    free(overlay);
     free(record);
     free(info);
     return code;
