@@ -26,7 +26,7 @@
 typedef struct folder {
     file_map file[MAX_FILES];
     int      count;
-    bool     prompts, tokens, train;
+    bool     prompts, tokens, train, video;
 } folder;
 
 static void folder_close(folder *f)
@@ -47,6 +47,16 @@ static int add_file(aligner *a, folder *f, const char *path, samite_error *err)
     return safetensors_read(&a->reference, m->data, m->size, path, err);
 }
 
+/* Each variant of training and video is a world of its own: read when it is run. */
+static bool is_read_later(const char *name)
+{
+    static const char *const begins[] = {"train_", "video_", "overrides", "load."};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (starts_with(name, begins[i]))
+            return true;
+    return false;
+}
+
 /* Maps every *.safetensors of the folder and notes which of prompts.json and tokens.jsonl are there. */
 static int read_folder(aligner *a, folder *f, samite_error *err)
 {
@@ -58,10 +68,10 @@ static int read_folder(aligner *a, folder *f, samite_error *err)
     for (struct dirent *e; !code && (e = readdir(d)) != NULL;) {
         f->prompts |= strcmp(e->d_name, "prompts.json") == 0;
         f->tokens |= strcmp(e->d_name, "tokens.jsonl") == 0;
-        if (starts_with(e->d_name, "train_")) {
-            f->train = true;       /* each variant is a world of its own: read when it is run */
+        f->train |= starts_with(e->d_name, "train_");
+        f->video |= starts_with(e->d_name, "video_");
+        if (is_read_later(e->d_name))
             continue;
-        }
         if (!ends_with(e->d_name, ".safetensors") || ends_with(e->d_name, ".weights.safetensors"))
             continue;
         char *full = path_join(path, e->d_name);
@@ -69,7 +79,7 @@ static int read_folder(aligner *a, folder *f, samite_error *err)
         free(full);
     }
     closedir(d);
-    if (!code && !f->count && !f->tokens && !f->train)
+    if (!code && !f->count && !f->tokens && !f->train && !f->video)
         code = fail(err, SAMITE_INPUT, "%s: no reference numbers here (expected *.safetensors with prompts.json, or "
                     "tokens.jsonl)", path);
     return code;
@@ -86,10 +96,12 @@ static void report_uncompared(aligner *a)
 static int compare_folder(aligner *a, const folder *f, samite_model *m, samite_error *err)
 {
     int code = 0;
-    if ((f->prompts || f->train) && !m)
+    if ((f->prompts || f->train || f->video) && !m)
         return fail(err, SAMITE_USAGE, "%s holds a model's numbers: name the model with -m", a->o->reference);
     if (f->train)
         return align_train(a, m, err);
+    if (f->video)
+        return align_video(a, m, err);
     if (f->prompts)
         return align_reference(a, m, err);
     if (f->tokens) {

@@ -17,10 +17,15 @@ typedef struct aligner {
     tensor_list reference;
     bool       *used;               /* [reference.count] */
     bool        out_of_memory;
+    const char *title;              /* in front of every name that is reported; NULL: nothing */
 } aligner;
 
 /* Compares ours [shape `dim`] with the reference tensors `name`, `name`#everyK and `name`#stats, whichever exist. */
 void align_tensor(aligner *a, const char *name, const float *ours, int axes, const int64_t *dim, layout how);
+/* The same with the other values at hand: both [n]. */
+void align_values(aligner *a, const char *name, const float *ours, const float *theirs, int64_t n);
+/* Index of a reference tensor, or -1. */
+int64_t align_find(const aligner *a, const char *name);
 /* Reports one row and counts it. */
 void align_row(aligner *a, const samite_compared *row);
 /* Marks references whose names start with `prefix` as parts that are not computed. */
@@ -33,6 +38,7 @@ int align_track(aligner *a, samite_image *im, const json_t *asked, samite_error 
 int align_tokens(aligner *a, const char *path, samite_error *err);      /* tokens.jsonl */
 int align_pixels(aligner *a, const char *photos, samite_error *err);    /* pixels.safetensors, already in a->reference */
 int align_train(aligner *a, samite_model *m, samite_error *err);        /* train_*.safetensors */
+int align_video(aligner *a, samite_model *m, samite_error *err);        /* video_*.json */
 int align_models(aligner *a, samite_model *m, samite_error *err);       /* a->o->against */
 
 #endif

@@ -7,9 +7,16 @@
 #include "align.h"
 #include "base/text.h"
 
-void align_row(aligner *a, const samite_compared *row)
+void align_row(aligner *a, const samite_compared *one)
 {
     samite_align_summary *s = a->summary;
+    char name[256];
+    samite_compared titled = *one;
+    const samite_compared *row = &titled;
+    if (a->title) {
+        snprintf(name, sizeof name, "%s.%s", a->title, one->name);
+        titled.name = name;
+    }
     s->compared++;
     s->outside += !row->within;
     if (!(row->relative <= s->worst_relative)) {
@@ -103,6 +110,17 @@ static void compare_values(aligner *a, const char *name, const float *ours, cons
     row.cosine = aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : aa == bb;
     row.within = finite && row.relative <= a->max_relative && row.cosine >= a->min_cosine;
     align_row(a, &row);
+}
+
+void align_values(aligner *a, const char *name, const float *ours, const float *theirs, int64_t n)
+{
+    compare_values(a, name, ours, theirs, n, 1);
+}
+
+int64_t align_find(const aligner *a, const char *name)
+{
+    int64_t step;
+    return find_reference(a, name, &step);
 }
 
 /* Mean, deviation, least, largest, sum of magnitudes of the whole tensor, relative to its largest magnitude. */

@@ -231,6 +231,12 @@ tensor *memory_encode(run *r, const memory *m, tensor *image, tensor *mask, cons
     return run_keep(r, mark, y);
 }
 
+tensor *memory_mask_prompt(run *r, const memory *m, tensor *mask)
+{
+    run_part(r, "memory.mask_prompt");
+    return conv(r, mask, &m->mask_prompt, ACT_NONE);
+}
+
 tensor *memory_pointers(run *r, const memory *m, tensor *tokens, const bool *hidden)
 {
     run_part(r, "memory.pointers");

@@ -61,6 +61,8 @@ tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int
 /* image [1, t, t, d] and what was found in it, mask [B, 16t, 16t, 1] in -10..10 -> [B, t * t, mem_dim].
  * hidden [B]: objects that cannot be seen; NULL = none. */
 tensor *memory_encode(run *r, const memory *m, tensor *image, tensor *mask, const bool *hidden);
+/* A mask as given, [B, 16t, 16t, 1] of 0 and 1 -> logits that prompt the click decoder, [B, 4t, 4t, 1]. */
+tensor *memory_mask_prompt(run *r, const memory *m, tensor *mask);
 /* tokens [B, d] of the decoder's chosen guesses -> pointers [B, d]. */
 tensor *memory_pointers(run *r, const memory *m, tensor *tokens, const bool *hidden);
 

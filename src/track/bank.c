@@ -16,6 +16,7 @@ void moment_free(moment *m)
     if (!m)
         return;
     free(m->memory);
+    free(m->mask);
     free(m->pointer);
     free(m);
 }
@@ -40,13 +41,13 @@ moment *moment_new(const bank *b, int64_t frame)
     m->frame = frame;
     m->quality = -1;
     m->memory = calloc(n * (size_t)(b->tokens * b->width), sizeof *m->memory);
-    m->pointer = calloc(pointers + pixels + 2 * n, sizeof *m->pointer);
-    if (!m->memory || !m->pointer) {
+    m->mask = calloc(pixels, sizeof *m->mask);
+    m->pointer = calloc(pointers + 2 * n, sizeof *m->pointer);
+    if (!m->memory || !m->mask || !m->pointer) {
         moment_free(m);
         return NULL;
     }
-    m->mask = m->pointer + pointers;
-    m->score = m->mask + pixels;
+    m->score = m->pointer + pointers;
     m->overlap = m->score + n;
     return m;
 }
@@ -84,8 +85,7 @@ moment *bank_tracked(const bank *b, int64_t frame)
 
 static bool make_room(bank *b)
 {
-    int most = b->prompted_count > b->tracked_count ? b->prompted_count : b->tracked_count;
-    if (most < b->room)
+    if (b->prompted_count + b->tracked_count < b->room)        /* moments may change lists */
         return true;
     int room = b->room ? 2 * b->room : 32;
     moment **prompted = realloc(b->prompted, sizeof *prompted * (size_t)room);

@@ -16,12 +16,13 @@
 /* Everything about the objects of a batch on one frame. */
 typedef struct moment {
     int64_t   frame;
-    uint16_t *memory;          /* [B, t * t, width] as bf16; NULL: not written */
+    uint16_t *memory;          /* [B, t * t, width] as bf16; NULL: not written, or given back */
     float    *pointer;         /* [B, d] */
-    float    *mask;            /* [B, 4t * 4t] logits */
+    float    *mask;            /* [B, 4t * 4t] logits; NULL: given back */
     float    *score;           /* [B] logit: is it there? */
     float    *overlap;         /* [B] expected IoU */
     float     quality;         /* of the whole batch, for the selection of memories; < 0: none */
+    bool      veiled;          /* tracked close to a prompt: later clicks do not start from it */
 } moment;
 
 typedef struct bank {
@@ -50,6 +51,14 @@ moment *bank_tracked(const bank *b, int64_t frame);
 /* Takes over *m in place of an older one of that frame; a prompted moment also displaces a tracked one.
  * SAMITE_RESOURCE: *m still belongs to the caller. */
 int     bank_put(bank *b, moment *m, bool is_prompted, samite_error *err);
+/* The prompted moment of a frame becomes one that was only tracked. */
+void    bank_demote(bank *b, int64_t frame);
+/* Takes object `i` out of every moment; there must be another one. */
+void    bank_remove(bank *b, int i);
+/* Gives back what no later frame in this direction looks at; with `turn`, nothing that one in the other direction would.
+ * Only `frame` keeps its masks. */
+void    bank_trim(bank *b, int64_t frame, bool backward, bool turn);
+size_t  bank_bytes(const bank *b);
 
 /* What a frame looks at, oldest first where time matters. */
 typedef struct recall {

@@ -121,17 +121,18 @@ void plane_as_memory(float *plane, int64_t pixels, bool by_sign)
 
 /* ---- holes ---- */
 
-int plane_fill_holes(float *plane, int width, int height, int64_t area, float value, samite_error *err)
+/* 8-connected parts of at most `area` pixels where the logit is positive (`inside`) or not are set to `value`. */
+static int replace_parts(float *plane, int width, int height, bool inside, int64_t area, float value, samite_error *err)
 {
     size_t pixels = (size_t)width * (size_t)height;
-    uint8_t *outside = calloc(pixels ? pixels : 1, 1);
+    uint8_t *part = calloc(pixels ? pixels : 1, 1);
     int32_t *label = malloc(sizeof *label * (pixels ? pixels : 1));
     int64_t *size = NULL;
     int parts = -1;
-    if (outside && label) {
+    if (part && label) {
         for (size_t i = 0; i < pixels; i++)
-            outside[i] = plane[i] <= 0;
-        parts = mask_components(label, outside, width, height);
+            part[i] = (plane[i] > 0) == inside;
+        parts = mask_components(label, part, width, height);
     }
     if (parts >= 0)
         size = calloc((size_t)parts + 1, sizeof *size);
@@ -140,9 +141,25 @@ int plane_fill_holes(float *plane, int width, int height, int64_t area, float va
     for (size_t i = 0; size && i < pixels; i++)
         if (label[i] && size[label[i]] <= area)
             plane[i] = value;
-    free(outside);
+    free(part);
     free(label);
     bool ok = size != NULL;
     free(size);
     return ok ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to fill holes of a mask of %d x %d", width, height);
+}
+
+int plane_fill_holes(float *plane, int width, int height, int64_t area, float value, samite_error *err)
+{
+    return replace_parts(plane, width, height, false, area, value, err);
+}
+
+int plane_tidy(float *plane, int width, int height, int64_t area, samite_error *err)
+{
+    int64_t inside = 0, pixels = (int64_t)width * height;
+    int code = area > 0 ? plane_fill_holes(plane, width, height, area, 0.1f, err) : 0;
+    if (code || area <= 0)
+        return code;
+    for (int64_t i = 0; i < pixels; i++)
+        inside += plane[i] > 0;
+    return replace_parts(plane, width, height, true, inside / 2 < area ? inside / 2 : area, -0.1f, err);
 }

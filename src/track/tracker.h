@@ -14,6 +14,7 @@
 #include "track/bank.h"
 
 #define TRACKER_POINTS 16      /* more on one frame: the first and the last 8 are used */
+#define TRACKER_BATCH  8       /* objects computed together; more go in turns, so that memory stays bounded */
 
 /* Tables shared by all batches of a session. */
 typedef struct track_tables {
@@ -27,12 +28,21 @@ void track_tables_free(track_tables *t);
 
 /* An answer to a prompt that is not remembered yet. */
 typedef struct draft {
-    int64_t frame;
-    int     object;            /* index in the batch */
-    float   score;
-    float  *mask;              /* [4t * 4t] logits */
-    float  *pointer;           /* [d] */
+    int64_t  frame;
+    int      object;           /* index in the batch */
+    float    score, overlap;
+    float   *mask;             /* [4t * 4t] logits; not filled for a given mask */
+    float   *pointer;          /* [d] */
+    uint8_t *given;            /* [height, width] 1 inside: a given mask at the video's size, or NULL */
+    int      width, height;
 } draft;
+
+/* Who was prompted where. */
+typedef struct prompted_at {
+    int64_t frame;
+    int     object;
+    bool    by_person;         /* clicks or a box; else a mask of the detector */
+} prompted_at;
 
 typedef struct tracker {
     const track_tables *tables;
@@ -41,6 +51,8 @@ typedef struct tracker {
     bool    backward;
     draft  *drafts;
     int     draft_count, draft_room;
+    prompted_at *inputs;
+    int     input_count, input_room;
 } tracker;
 
 /* A picture to track in. `r` is the run its values live in. */
@@ -57,10 +69,32 @@ void tracker_close(tracker *t);
  * corners in front. *out: the draft, borrowed until the next call. */
 int  tracker_click(tracker *t, const tracked_frame *f, int object, const float *xy, const int *kind, int count,
                    const draft **out, samite_error *err);
+/* The object as a given mask [16t, 16t] of 0 and 1; width, height: of the video. Drafts of one frame do not overlap: the
+ * last one wins. by_person: as above. */
+int  tracker_mask(tracker *t, const tracked_frame *f, int object, const uint8_t *mask, int width, int height,
+                  bool by_person, samite_error *err);
+/* Drops what was drafted and not settled. */
+void tracker_undo(tracker *t);
 /* Nothing to do when the frame has no drafts. */
 int  tracker_settle(tracker *t, const tracked_frame *f, samite_error *err);
 /* *out: the moment of that frame, borrowed from the bank. A prompted frame gives what it has; SAMITE_USAGE when nothing
  * was prompted yet. */
 int  tracker_step(tracker *t, const tracked_frame *f, const moment **out, samite_error *err);
+/* The same, but no memory is written: tracker_write must follow before the next frame. */
+int  tracker_look(tracker *t, const tracked_frame *f, moment **out, samite_error *err);
+
+/* Fills `out` [16t * 16t] with the mask of an object as memory knows it, -10..10. */
+typedef int (*memory_plane)(void *user, int object, float *out, samite_error *err);
+/* Writes m->memory from those planes. hidden [objects]: cannot be seen. */
+int  tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane, void *user,
+                   samite_error *err);
+
+/* Takes an object out of a batch of several; frames on which only it was prompted are no longer prompted ones. */
+int  tracker_remove(tracker *t, int object, samite_error *err);
+/* Frames within `window` of `frame` on which the object was only prompted by the detector lose all their prompts. */
+void tracker_clear_detected(tracker *t, int object, int64_t frame, int window);
+/* See bank_trim. */
+void tracker_trim(tracker *t, int64_t frame, bool turn);
+size_t tracker_bytes(const tracker *t);
 
 #endif
