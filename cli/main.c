@@ -9,6 +9,7 @@
 
 static const command *const commands[] = {
     &segment_command, &everything_command, &info_command, &convert_command, &align_command, &bench_command,
+    &convert_annotations_command,
     &eval_command, &doctor_command, &export_command, &train_command, &merge_command,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
@@ -40,7 +41,7 @@ static int print_help(void)
 {
     fputs(introduction, stdout);
     for (size_t i = 0; i < COMMANDS; i++)
-        printf("  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+        printf("  %-19s  %s\n", commands[i]->name, commands[i]->summary);
     fputs(closing, stdout);
     return finish_output(EXIT_OK);
 }

@@ -393,6 +393,23 @@ static int merge_all(merger *m, const results *r, const inputs *in, samite_error
     return m->failed ? fail(err, SAMITE_RESOURCE, "out of memory while joining records into %s", r->merged) : SAMITE_OK;
 }
 
+/* CVAT takes one file for all pictures: result.json becomes result.cvat.xml. */
+static int write_cvat(const results *r, samite_error *err)
+{
+    samite_convert_options o = SAMITE_CONVERT_OPTIONS_INIT;
+    samite_conversion c;
+    char *path = NULL;
+    if (asprintf(&path, "%.*s.cvat.xml", (int)(strlen(r->merged) - strlen(".json")), r->merged) < 0)
+        return no_memory(err);
+    o.input = r->merged;
+    o.output = path;
+    o.from = "coco";
+    o.to = "cvat";
+    int code = samite_convert_annotations(&o, &c, err);
+    free(path);
+    return code;
+}
+
 int results_merge(const results *r, const inputs *in, samite_error *err)
 {
     merger m = {.images = json_array(), .categories = json_array()};
@@ -404,6 +421,8 @@ int results_merge(const results *r, const inputs *in, samite_error *err)
         else
             code = file_writer_commit(&m.out, err);
     }
+    if (!code && r->formats & FORMAT_CVAT && json_array_size(m.images))
+        code = write_cvat(r, err);
     json_decref(m.images);
     json_decref(m.categories);
     return code;

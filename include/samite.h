@@ -288,6 +288,32 @@ SAMITE_API void samite_free(void *string);
 /* Does the name end like a picture file (".jpg", ".PNG", ...)? For listing folders. */
 SAMITE_API int samite_is_picture_name(const char *name);
 
+/* Annotations from one format to another. from: "coco" (file), "yolo" (folder), "labelme", "voc" (folder or file), "png"
+ * (folder of gray or palette masks). to: these and "cvat" (file). Polygons stay as they were drawn where both formats have
+ * them. Folders are made; files that are there are replaced. */
+typedef struct samite_convert_options {
+    size_t             size;           /* set by the initializer */
+    const char        *input, *output, *from, *to;
+    const char        *images;         /* folder of the pictures, whose sizes YOLO's files need; NULL = looked for near `input` */
+    const char        *classes;        /* YOLO: data.yaml or a list of names; NULL = looked for near `input` */
+    samite_progress_fn progress;       /* "read" and "write"; may be NULL */
+    void              *user;
+} samite_convert_options;
+#define SAMITE_CONVERT_OPTIONS_INIT {sizeof(samite_convert_options), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+typedef struct samite_dropped {
+    const char *why;                   /* "points, lines and other shapes without an area" */
+    uint64_t    count;
+    char        first[96];             /* the first case */
+} samite_dropped;
+
+typedef struct samite_conversion {
+    uint64_t       images, categories, objects;    /* written */
+    int            drops;
+    samite_dropped drop[24];           /* what was left out or lost, by reason */
+} samite_conversion;
+SAMITE_API int samite_convert_annotations(const samite_convert_options *o, samite_conversion *out, samite_error *err);
+
 /* ---- 8. Evaluation --------------------------------------------------------------------------------------------------- */
 
 enum { SAMITE_EVAL_COCO, SAMITE_EVAL_CGF1, SAMITE_EVAL_VIDEO };

@@ -32,7 +32,7 @@ static int from_page(annotations *a, const samite_page *page, const char *path, 
         code = annotations_category(a, p.names[i] ? p.names[i] : "", err) < 0 ? SAMITE_RESOURCE : SAMITE_OK;
     for (int i = 0; i < p.object_count && !code; i++)
         code = add_object(a, &p.object[i], annotations_category(a, p.names[p.object[i].name], err), path, err);
-    return code;
+    return code ? code : annotations_sort(a, err);
 }
 
 static int write_image(const samite_page *page, const char *path,

@@ -71,6 +71,7 @@ static void make_set(annotations *a, bool box)
     labelled_object o = {.category = 1, .score = (double)NAN, .has_box = true, .box = {3, 4, 10.5, 6}};
     if (box)
         assert_int_equal(annotations_add(a, &o, NULL), SAMITE_OK);
+    assert_int_equal(annotations_sort(a, NULL), SAMITE_OK);
 }
 
 typedef int read_fn(annotations *a, const char *data, size_t size, const char *name, samite_error *err);
@@ -148,6 +149,7 @@ static void test_boxes(void **state)
     annotations_category(&a, "a<b", NULL);
     labelled_object o = {.has_box = true, .box = {2, 3, 10, 7}, .score = (double)NAN};
     annotations_add(&a, &o, NULL);
+    annotations_sort(&a, NULL);
     assert_int_equal(voc_write(&a, 0, in_folder("v.xml"), NULL), SAMITE_OK);
     char *data = slurp("v.xml", &size);
     assert_non_null(strstr(data, "<xmin>3</xmin><ymin>4</ymin><xmax>12</xmax><ymax>10</ymax>"));
@@ -255,6 +257,7 @@ static void test_cvat(void **state)
     labelled_object o = {.score = 0.5};
     assert_int_equal(rle_encode(&o.mask, m, 4, 3, NULL), SAMITE_OK);
     annotations_add(&a, &o, NULL);
+    annotations_sort(&a, NULL);
     assert_int_equal(cvat_write(&a, in_folder("c.xml"), NULL), SAMITE_OK);
     char *data = slurp("c.xml", &size);
     assert_non_null(strstr(data, "<image id=\"0\" name=\"a&amp;b.jpg\" width=\"4\" height=\"3\">"));

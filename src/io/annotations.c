@@ -67,7 +67,7 @@ int annotations_add_image(annotations *a, const char *file, int width, int heigh
         return -1;
     }
     a->images = list;
-    a->images[a->image_count] = (labelled_image){copy, width, height};
+    a->images[a->image_count] = (labelled_image){copy, width, height, 0, 0};
     return (int)a->image_count++;
 }
 
@@ -98,6 +98,31 @@ int annotations_add(annotations *a, labelled_object *o, samite_error *err)
     a->objects = list;
     a->objects[a->count++] = *o;
     *o = (labelled_object){0};
+    return SAMITE_OK;
+}
+
+int annotations_sort(annotations *a, samite_error *err)
+{
+    labelled_object *sorted = malloc((a->count + 1) * sizeof *sorted);
+    size_t at = 0;
+    if (!sorted)
+        return no_memory(err);
+    for (size_t i = 0; i < a->image_count; i++)
+        a->images[i].first = a->images[i].count = 0;
+    for (size_t i = 0; i < a->count; i++)
+        a->images[a->objects[i].image].count++;
+    for (size_t i = 0; i < a->image_count; i++) {
+        a->images[i].first = at;
+        at += a->images[i].count;
+        a->images[i].count = 0;
+    }
+    for (size_t i = 0; i < a->count; i++) {
+        labelled_image *im = &a->images[a->objects[i].image];
+        sorted[im->first + im->count++] = a->objects[i];
+    }
+    free(a->objects);
+    a->objects = sorted;
+    a->room = a->count + 1;
     return SAMITE_OK;
 }
 

@@ -18,6 +18,7 @@ typedef struct outlines {
 typedef struct labelled_image {
     char *file;        /* as it stands in files */
     int   width, height;
+    size_t first, count;   /* its objects, after annotations_sort */
 } labelled_image;
 
 /* At least one of mask, drawn and has_box is there. */
@@ -59,6 +60,8 @@ int  annotations_category(annotations *a, const char *name, samite_error *err);
 int  annotations_add(annotations *a, labelled_object *o, samite_error *err);
 void annotations_drop(annotations *a, const char *why, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void object_free(labelled_object *o);
+/* Puts objects in the order of their pictures, as writers need them. */
+int  annotations_sort(annotations *a, samite_error *err);
 
 /* What the object covers in a picture of this size; a box without an outline counts as its area. */
 int  object_mask(rle *out, const labelled_object *o, int width, int height, samite_error *err);
@@ -76,7 +79,7 @@ int  text_write_file(text *t, const char *path, samite_error *err);
 /* The JSON document as a file; frees `o`; NULL: out of memory. */
 int  json_write_file(json_t *o, const char *path, samite_error *err);
 
-/* ---- one picture's objects as one file; `image` is an index ---- */
+/* ---- writers, for sorted annotations. One picture's objects as one file; `image` is an index: ---- */
 int labelme_write(const annotations *a, int image, const char *path, samite_error *err);
 int yolo_write(const annotations *a, int image, const char *path, samite_error *err);
 int voc_write(const annotations *a, int image, const char *path, samite_error *err);

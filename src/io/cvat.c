@@ -95,9 +95,8 @@ int cvat_write(const annotations *a, const char *path, samite_error *err)
         text_printf(&t, "  <image id=\"%zu\" name=\"", i);
         text_add_xml(&t, im->file);
         text_printf(&t, "\" width=\"%d\" height=\"%d\">\n", im->width, im->height);
-        for (size_t k = 0; k < a->count && !code; k++)
-            if (a->objects[k].image == (int)i)
-                code = add_object(&t, a, &a->objects[k], err);
+        for (size_t k = im->first; k < im->first + im->count && !code; k++)
+            code = add_object(&t, a, &a->objects[k], err);
         text_printf(&t, "  </image>\n");
     }
     text_printf(&t, "</annotations>\n");

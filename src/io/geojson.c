@@ -138,9 +138,8 @@ int geojson_write(const annotations *a, int image, const georef *where, const ch
     json_t *list = json_array(), *o = collection(&a->images[image], g);
     json_int_t number = 0;
     int code = list && o ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "%s: out of memory", path);
-    for (size_t i = 0; i < a->count && !code; i++) {
-        if (a->objects[i].image != image)
-            continue;
+    const labelled_image *im = &a->images[image];
+    for (size_t i = im->first; i < im->first + im->count && !code; i++) {
         json_t *f = feature(a, &a->objects[i], ++number, g, err);
         code = f && json_array_append_new(list, f) == 0 ? SAMITE_OK : SAMITE_RESOURCE;
     }

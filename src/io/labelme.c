@@ -67,9 +67,8 @@ int labelme_write(const annotations *a, int image, const char *path, samite_erro
     json_t *shapes = json_array();
     json_int_t number = 0;
     int code = shapes ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "%s: out of memory", path);
-    for (size_t i = 0; i < a->count && !code; i++)
-        if (a->objects[i].image == image)
-            code = add_object(shapes, a, &a->objects[i], ++number, err);
+    for (size_t i = im->first; i < im->first + im->count && !code; i++)
+        code = add_object(shapes, a, &a->objects[i], ++number, err);
     if (code) {
         json_decref(shapes);
         return code;

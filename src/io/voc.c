@@ -20,11 +20,9 @@ int voc_write(const annotations *a, int image, const char *path, samite_error *e
     text_add_xml(&t, slash ? slash + 1 : im->file);
     text_printf(&t, "</filename>\n  <size><width>%d</width><height>%d</height><depth>3</depth></size>\n"
                     "  <segmented>0</segmented>\n", im->width, im->height);
-    for (size_t i = 0; i < a->count; i++) {
+    for (size_t i = im->first; i < im->first + im->count; i++) {
         const labelled_object *o = &a->objects[i];
         double b[4];
-        if (o->image != image)
-            continue;
         object_box(b, o);
         text_printf(&t, "  <object>\n    <name>");
         text_add_xml(&t, a->categories[o->category]);

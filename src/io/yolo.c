@@ -36,11 +36,9 @@ int yolo_write(const annotations *a, int image, const char *path, samite_error *
     const labelled_image *im = &a->images[image];
     text t = {0};
     int code = SAMITE_OK;
-    for (size_t i = 0; i < a->count && !code; i++) {
+    for (size_t i = im->first; i < im->first + im->count && !code; i++) {
         const labelled_object *o = &a->objects[i];
         outlines p = {0};
-        if (o->image != image)
-            continue;
         if (o->drawn.count || o->mask.runs)
             code = object_outlines(&p, o, err);
         if (code || ((o->drawn.count || o->mask.runs) && !p.count))
