@@ -40,7 +40,7 @@ static const setting settings[] = {
     {"data.skip_bad", NULL, FLAG, AT(skip_bad), "false", 0, 0, NULL, "take the next picture for one that cannot be read"},
     {"data.keep_unused_category", NULL, FLAG, AT(keep_unused), "false", 0, 0, NULL, "ask for a first category that only names the group of others"},
     {"data.random_placement", NULL, FLAG, AT(random_placement), "true", 0, 0, NULL, "random size and place of the picture on the input"},
-    {"trainer.max_epochs", NULL, INT, AT(epochs), "20", 1, 1e6, NULL, "times that every picture is seen"},
+    {"trainer.max_epochs", "epochs", INT, AT(epochs), "20", 1, 1e6, NULL, "times that every picture is seen"},
     {"trainer.train_batch_size", "batch_size", INT, AT(batch), "1", 1, 4096, NULL, "pictures per process and pass"},
     {"trainer.gradient_accumulation_steps", NULL, INT, AT(accumulate), "1", 1, 4096, NULL, "passes per optimizer step; exact, as one large batch"},
     {"trainer.prompts_per_pass", NULL, INT, AT(prompts_per_pass), "8", 0, 1e6, NULL, "prompts held in memory together; exact; 0 = all"},

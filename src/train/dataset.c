@@ -200,10 +200,10 @@ static int check_lists(const set_reader *r, samite_error *err)
 {
     const train_set *s = r->s;
     if (!r->lists[0])
-        return fail(err, SAMITE_INPUT, "%s has no \"images\"; expected a COCO file with images, annotations and categories",
+        return fail(err, SAMITE_INPUT, "%s has nothing in \"images\"; expected a COCO file with images, annotations and categories",
                     s->path);
     if (!r->lists[2])
-        return fail(err, SAMITE_INPUT, "%s has no \"categories\", so there are no words to ask for; add {\"id\": 1, \"name\": "
+        return fail(err, SAMITE_INPUT, "%s has nothing in \"categories\", so there are no words to ask for; add {\"id\": 1, \"name\": "
                     "...} for every category_id", s->path);
     return SAMITE_OK;
 }

@@ -52,7 +52,8 @@ static int replace_bad(loader *l)
                 break;
             if (code != SAMITE_INPUT || tries == MOST_TRIES)
                 return fail(&l->err, code, "%s", why.text);
-            snprintf(l->note, sizeof l->note, "%.400s; the next picture takes its place", why.text);
+            size_t n = strlen(l->note);
+            snprintf(l->note + n, sizeof l->note - n, "%s%.400s; the next picture takes its place", n ? "; " : "", why.text);
             l->image[i] = next_image(l->s->set, l->image[i]);
         }
     }

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "train/random.h"
 #include "train/trainer.h"
 
 #define DETECTOR ((1u << PART_MASK_HEAD) - 1)      /* every part before the mask head */
@@ -173,13 +175,28 @@ static uint64_t bytes_of(const char *s)
     return v > 0 ? (uint64_t)ldexp(v, power) : 0;
 }
 
+/* Maps belong to a model, a set of pictures and a side of the input. */
+static uint64_t cache_key(const trainer *t)
+{
+    const char *const of[] = {t->c->checkpoint, t->set.path, t->set.pictures};
+    uint64_t key = (uint64_t)t->n->net->c.image;
+    for (int i = 0; i < 3; i++) {
+        struct stat st;
+        for (const char *s = of[i]; *s; s++)
+            key = random_mix(key + (unsigned char)*s);
+        if (stat(of[i], &st) == 0)
+            key = random_mix(random_mix(key + (uint64_t)st.st_size) + (uint64_t)st.st_mtime);
+    }
+    return key;
+}
+
 static int open_cache(trainer *t, samite_error *err)
 {
     if (!t->c->cache_features)
         return 0;
     if (t->parts >> PART_TRUNK & 1)
         return fail(err, SAMITE_USAGE, "trainer.cache_features needs a frozen trunk (trainer.freeze: trunk)");
-    if (asprintf(&t->features, "%s/features_%d", t->c->output, t->n->net->c.image) < 0) {
+    if (asprintf(&t->features, "%s/features_%016llx", t->c->output, (unsigned long long)cache_key(t)) < 0) {
         t->features = NULL;
         return fail(err, SAMITE_RESOURCE, "out of memory");
     }

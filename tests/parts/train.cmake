@@ -1,0 +1,11 @@
+get_property(every_part GLOBAL PROPERTY SAMITE_PARTS)
+string(REPLACE "part_" "" every_part "${every_part}")
+samite_test(train ${every_part})
+samite_test(train_data ${every_part})
+samite_fuzz(annotations ${every_part})
+samite_fuzz(settings ${every_part})
+if(TARGET samite)
+  find_program(PYTHON3 python3 REQUIRED)
+  add_test(NAME train_cli COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_SOURCE_DIR}/train_cli.py $<TARGET_FILE:samite>
+           ${CMAKE_CURRENT_SOURCE_DIR}/golden/train_tiny/data)
+endif()
