@@ -1,4 +1,5 @@
 /* main.c - finds the sub-command and runs it. */
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,8 +86,18 @@ static int help_command(int argc, char **argv)
     return finish_output(EXIT_OK);
 }
 
+/* Where a standard stream was closed by the caller, the next file opened would take its number, and messages would end up in
+ * that file: something unusable takes its place. */
+static void fill_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)            /* the lower ones are open, so open() takes this number */
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_streams();
     catch_interrupts();
     setlocale(LC_CTYPE, "");     /* for widths on the terminal; numbers stay those of the C locale */
     if (argc < 2) {

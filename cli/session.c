@@ -35,6 +35,7 @@ void catch_interrupts(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN);    /* a write beyond ulimit -f fails like one on a full disk */
 }
 
 bool interrupted(void)

@@ -6,6 +6,7 @@ Standard library only. Everything runs with formula:tiny, whose answers mean not
 
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -226,6 +227,7 @@ class Input(Case):
         self.fails(3, "no-such.pt", "segment", self.photo, "--text", "dog", "-m", self.path("no-such.pt"))
         self.fails(3, "no-such.jpg", "segment", self.path("no-such.jpg"), "--text", "dog")
         self.fails(2, "formula", "segment", self.photo, "--text", "dog", "-m", "formula:huge")
+        self.fails(2, "seed=N", "segment", self.photo, "--text", "dog", "-m", "formula:tiny,seed=" + "9" * 30)
         os.makedirs(self.path("empty"))
         self.fails(3, "no pictures in", "segment", self.path("empty"), "--text", "dog")
         self.fails(3, "big.ppm", "segment", self.write("big.ppm", b"P6 1000000 1000000 255\n"), "--text", "dog")
@@ -402,6 +404,61 @@ class Answers(Case):
                                        stderr=subprocess.PIPE, env=environment("formula:tiny"))
                 self.assertEqual(r.returncode, 4)
                 self.assertEqual(len(r.stderr.splitlines()), 1)
+
+    def test_closed_streams(self):
+        """A result file must not take the number of a closed stream."""
+        for closed, status in ((">&-", 4), ("<&-", 0), (">&- <&-", 4), (">&- 2>&- <&-", 4), ("2>&-", 0)):
+            with self.subTest(closed):
+                r = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", SAMITE, "segment", self.photo, "--text", "dog",
+                                    "--out", self.path("o"), "--jsonl", *ALL], env=environment("formula:tiny"),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600)
+                self.assertEqual(r.returncode, status, r.stderr)
+                for name in self.files("o"):
+                    data = read(self.path("o", name))
+                    self.assertEqual(data[:1], b"{" if name.endswith(".json") else b"\x89", name)
+                    self.assertNotIn(b"samite:", data)
+        r = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", SAMITE, "segment", "-", "--text", "dog"],
+                           env=environment("formula:tiny"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600)
+        self.assertEqual((r.returncode, b"standard input" in r.stderr), (3, True), r.stderr)
+
+    def test_file_size_limit(self):
+        """ulimit -f: an error like a full disk, no signal, nothing left."""
+        for args in (["convert", "formula:tiny", self.path("m.pt")], ["convert", "formula:tiny", self.path("m.safetensors")],
+                     ["export", "onnx", "--out", self.path("e")]):
+            with self.subTest(args):
+                r = subprocess.run([SAMITE, *args], env=environment("formula:tiny"), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, timeout=600,
+                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+                self.assertEqual(r.returncode, 4, r.stderr)
+                self.assertIn(b"ulimit -f", r.stderr)
+                self.assertEqual(len(r.stderr.splitlines()), 1, r.stderr)
+                self.assertEqual([f for f in self.files() if "m." in f or ".onnx" in f], [])
+
+    def test_endless_input(self):
+        """A stream that is no picture is refused by its first bytes."""
+        if os.path.exists("/dev/zero"):
+            self.fails(3, "not a known picture format", "segment", "/dev/zero", "--text", "dog")
+        p = subprocess.Popen([SAMITE, "segment", "-", "--text", "dog"], env=environment("formula:tiny"),
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            for _ in range(1000):
+                p.stdin.write(b"x" * 65536)
+            self.fail("64 MB of it were read")
+        except BrokenPipeError:
+            pass
+        try:
+            p.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.assertEqual(p.wait(600), 3)
+        self.assertIn(b"standard input: not a known picture format", p.stderr.read())
+        p.stdout.close()
+        p.stderr.close()
+
+    def test_long_names(self):
+        """The reason stays when a name is too long for the line."""
+        self.fails(3, ": no such file", "segment", self.path(*["n" * 200] * 6), "--text", "dog")
+        self.fails(3, "", "segment", "n" * 6000, "--text", "dog")
 
 
 class Folder(Case):
@@ -589,6 +646,10 @@ class Tools(Case):
         data = read(out)
         self.fails(3, "cut.pt", "info", self.write("cut.pt", data[:len(data) // 2]))
         self.fails(3, "nowhere", "convert", "formula:tiny", self.path("nowhere", "x.pt"))
+        data = read(self.path("m.safetensors"))
+        at = data.index(b"samite.config")
+        brace = data.index(b"{", at)
+        self.fails(3, "samite.config", "info", self.write("notes.safetensors", data[:brace] + b"x" + data[brace + 1:]))
         self.assertEqual([f for f in self.files() if "tmp" in f], [])
 
     def test_align(self):

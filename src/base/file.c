@@ -22,6 +22,7 @@ static const char *reason(int code)
     case EISDIR: return "is a folder, a file is needed";
     case ENOTDIR: return "a part of the path is not a folder";
     case ENOSPC: case EDQUOT: return "the disk is full; free some space";
+    case EFBIG: return "larger than the file system or the limit of this process allows (ulimit -f)";
     case EROFS: return "the file system is read-only";
     case ENOMEM: return "not enough memory or address space";
     case EMFILE: case ENFILE: return "too many open files";
@@ -31,7 +32,7 @@ static const char *reason(int code)
 
 static int code_for(int error)
 {
-    return error == ENOSPC || error == EDQUOT || error == ENOMEM || error == EMFILE || error == ENFILE || error == EIO
+    return error == ENOSPC || error == EFBIG || error == EDQUOT || error == ENOMEM || error == EMFILE || error == ENFILE || error == EIO
                ? SAMITE_RESOURCE : SAMITE_INPUT;
 }
 
@@ -103,6 +104,12 @@ void file_map_drop(const void *data, size_t size)
 
 int file_read(uint8_t **data, size_t *size, const char *path, size_t limit, samite_error *err)
 {
+    return file_read_if(data, size, path, limit, NULL, err);
+}
+
+int file_read_if(uint8_t **data, size_t *size, const char *path, size_t limit, file_look_fn *look, samite_error *err)
+{
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     *data = NULL;
     *size = 0;
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
@@ -116,18 +123,21 @@ int file_read(uint8_t **data, size_t *size, const char *path, size_t limit, sami
             size_t more = room ? 2 * room : 1 << 16;
             uint8_t *grown = room > SIZE_MAX / 2 ? NULL : realloc(bytes, more);
             if (!grown) {
-                code = fail(err, SAMITE_RESOURCE, "out of memory while reading %s after %zu bytes", path, used);
+                code = fail(err, SAMITE_RESOURCE, "out of memory while reading %s after %zu bytes", name, used);
                 break;
             }
             bytes = grown;
             room = more;
         }
         size_t n = fread(bytes + used, 1, room - used - 1, f);
+        bool first = used == 0 && n > 0 && look;
         used += n;
         if (used > limit)
-            code = fail(err, SAMITE_INPUT, "%s is larger than the %zu bytes that make sense here", path, limit);
+            code = fail(err, SAMITE_INPUT, "%s is larger than the %zu bytes that make sense here", name, limit);
         else if (n == 0 && ferror(f))
-            code = cannot(err, "read", path, errno);
+            code = cannot(err, "read", name, errno);
+        else if (first)
+            code = look(bytes, used, name, err);
         if (n == 0 || code)
             break;
     }

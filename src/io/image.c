@@ -82,6 +82,14 @@ static bool matches(const image_source *src, const char *bytes, size_t size)
     return true;
 }
 
+static const struct signature *find_kind(const image_source *src)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (matches(src, known[i].bytes, known[i].size))
+            return &known[i];
+    return NULL;
+}
+
 /* Does a text, after spaces and a byte order mark, start with this tag in any case? */
 static bool has_tag(const image_source *src, const char *tag)
 {
@@ -155,18 +163,23 @@ int image_decode(pixels *out, const uint8_t *data, size_t size, const char *name
     const image_options *o = opt ? opt : &defaults;
     *out = (pixels){.exif_orientation = 1};
     image_source src = {data, size, name, o->max_pixels ? o->max_pixels : IMAGE_MAX_PIXELS, o->keep_truncated};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (!matches(&src, known[i].bytes, known[i].size))
-            continue;
-        out->format = known[i].format;
-        int code = known[i].decode(out, &src, err);
-        if (code == SAMITE_OK && o->apply_exif)
-            code = exif_apply(out, name, err);
-        if (code != SAMITE_OK)
-            pixels_free(out);
-        return code;
-    }
-    return fail_unknown(&src, err);
+    const struct signature *kind = find_kind(&src);
+    if (!kind)
+        return fail_unknown(&src, err);
+    out->format = kind->format;
+    int code = kind->decode(out, &src, err);
+    if (code == SAMITE_OK && o->apply_exif)
+        code = exif_apply(out, name, err);
+    if (code != SAMITE_OK)
+        pixels_free(out);
+    return code;
+}
+
+/* Does a file start like a picture? */
+static int look_at_start(const uint8_t *start, size_t size, const char *name, samite_error *err)
+{
+    image_source src = {start, size, name, 0, 0};
+    return find_kind(&src) ? SAMITE_OK : fail_unknown(&src, err);
 }
 
 int image_read(pixels *out, const char *path, const image_options *opt, samite_error *err)
@@ -174,7 +187,7 @@ int image_read(pixels *out, const char *path, const image_options *opt, samite_e
     uint8_t *data = NULL;
     size_t size = 0;
     *out = (pixels){0};
-    int code = file_read(&data, &size, path, FILE_LIMIT, err);
+    int code = file_read_if(&data, &size, path, FILE_LIMIT, look_at_start, err);
     if (code != SAMITE_OK)
         return code;
     code = image_decode(out, data, size, strcmp(path, "-") == 0 ? "standard input" : path, opt, err);

@@ -117,12 +117,16 @@ static void json_field(const json_t *o, const char *key, int *value)
         *value = (int)json_integer_value(v);
 }
 
-static void read_metadata(config *c, const char *text)
+/* What samite wrote beside the tensors, if it did: never guessed at when it is damaged. */
+static int read_metadata(config *c, const char *text, const char *path, samite_error *err)
 {
-    json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+    if (!text)
+        return SAMITE_OK;
+    json_t *o = json_loads(text, 0, NULL);
     if (!json_is_object(o)) {
         json_decref(o);
-        return;
+        return fail(err, SAMITE_INPUT, "%s: the %s entry in its metadata is no JSON object; the file is damaged, write it "
+                    "again with samite convert", path, CONFIG_KEY);
     }
     json_field(o, "image", &c->image);
     json_field(o, "vit_heads", &c->vit_heads);
@@ -138,6 +142,7 @@ static void read_metadata(config *c, const char *text)
             c->vit_global[k] = true;
     }
     json_decref(o);
+    return SAMITE_OK;
 }
 
 static int check(const config *c, const char *path, samite_error *err)
@@ -166,7 +171,9 @@ int config_from_weights(config *c, const weights *w, samite_error *err)
     fill_untold(c);
     read_rotary_tables(c, w);
     const char *path = weights_path(w);
-    read_metadata(c, weights_metadata(w, CONFIG_KEY));
+    int code = read_metadata(c, weights_metadata(w, CONFIG_KEY), path, err);
+    if (code)
+        return code;
     if (!c->vit_depth || !c->text_layers || !c->enc_layers || !c->dec_layers)
         return fail(err, SAMITE_INPUT, "%s: no %s in it, so this is not a SAM 3 checkpoint; it looks like %s", path,
                     !c->vit_depth ? "image trunk" : !c->text_layers ? "text encoder" : "detector", weights_guess(w));
@@ -199,8 +206,8 @@ int config_from_json(config *c, const char *json, const char *path, samite_error
     if (!told)
         return fail(err, SAMITE_INPUT, "%s: it does not say what sizes the network has (no %s in its metadata): export it "
                     "with samite", path, CONFIG_KEY);
-    read_metadata(c, json);
-    return check(c, path, err);
+    int code = read_metadata(c, json, path, err);
+    return code ? code : check(c, path, err);
 }
 
 char *config_to_json(const config *c)

@@ -1,6 +1,7 @@
 /* native.c - opens a checkpoint, checks that everything needed is there, and packs parts on first use. */
 #include "runtime/native.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +25,11 @@ static int open_formula(native *n, config *c, const char *path, samite_error *er
         return 0;
     char *end;
     const char *digits = comma + strlen(",seed=");
+    errno = 0;
     n->seed = starts_with(comma, ",seed=") ? strtoull(digits, &end, 10) : 0;
-    if (!starts_with(comma, ",seed=") || end == digits || *end || *digits == '-')
-        return fail(err, SAMITE_USAGE, "%s: after the size only ,seed=N is understood", path);
+    if (!starts_with(comma, ",seed=") || end == digits || *end || *digits < '0' || *digits > '9' || errno)
+        return fail(err, SAMITE_USAGE, "%s: after the size only ,seed=N is understood, N from 0 to 18446744073709551615",
+                    path);
     return 0;
 }
 
