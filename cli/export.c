@@ -37,8 +37,8 @@ static const option options[] = {
      .help = "points of a click prompt, corners of a box included (default: 4)", .least = 1, .most = 64},
     {"--dtype", 0, OPTION_CHOICE, offsetof(export_settings, type), "TYPE",
      .help = "onnx: f32, or f16 for weights and products (default: f32)", .choices = "f32|f16"},
-    {"--batch", 0, OPTION_CALL, offsetof(export_settings, batch), "N", .help = "onnx: pictures at once, or dynamic (default: 1)",
-     .parse = parse_batch},
+    {"--batch", 0, OPTION_CALL, offsetof(export_settings, batch), "N",
+     .help = "onnx: pictures at once, or dynamic (default: 1)", .parse = parse_batch},
     {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
      .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
     {"--soc", 0, OPTION_TEXT, offsetof(export_settings, soc), "CHIP", .help = "ascend: Ascend310P3, Ascend910B3, ..."},
@@ -55,14 +55,16 @@ static const option options[] = {
     {"--threads", 'j', OPTION_INT, offsetof(export_settings, engine.threads), "N", .help = "threads of the check",
      .least = 1, .most = 4096},
     QUIET_OPTION(export_settings),
-    {0}
-};
+    {0}};
 
 static int parts_from(unsigned *parts, const char *list, samite_error *err)
 {
-    static const struct { const char *name; unsigned parts; } names[] = {
-        {"image", SAMITE_PART_IMAGE}, {"text", SAMITE_PART_TEXT}, {"head", SAMITE_PART_HEAD}, {"grounding", SAMITE_PART_HEAD},
-        {"click", SAMITE_PARTS_CLICK}};
+    static const struct { const char *name; unsigned parts;
+    } names[] = {{"image", SAMITE_PART_IMAGE},
+                 {"text", SAMITE_PART_TEXT},
+                 {"head", SAMITE_PART_HEAD},
+                 {"grounding", SAMITE_PART_HEAD},
+                 {"click", SAMITE_PARTS_CLICK}};
     *parts = 0;
     while (list && *list) {
         size_t n = strcspn(list, ",");
@@ -176,5 +178,10 @@ static const char details[] =
     "  samite export ascend -m sam3.pt --out npu --soc Ascend310P3 --precision mixed\n";
 
 const command export_command = {
-    "export", "write a model as files for other engines", "export onnx|paddle|ascend -m MODEL --out DIR [options]", details, options, run,
+    "export",
+    "write a model as files for other engines",
+    "export onnx|paddle|ascend -m MODEL --out DIR [options]",
+    details,
+    options,
+    run,
 };

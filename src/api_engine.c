@@ -147,7 +147,8 @@ static int open_engine(samite_model *m, samite_error *err)
         if (at)
             *at++ = 0;
     }
-    int code = copy ? engine_open(&m->parts->e, m->options.engine, &o, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+    int code =
+        copy ? engine_open(&m->parts->e, m->options.engine, &o, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
     free(copy);
     return code;
 }
@@ -184,7 +185,8 @@ static int part_ready(samite_model *m, export_part p, samite_error *err)
     pthread_mutex_lock(&m->lock);
     if (!m->parts->part[p]) {
         char *path = path_of(m->parts->folder, p);
-        code = path ? engine_load(&m->parts->part[p], m->parts->e, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        code = path ? engine_load(&m->parts->part[p], m->parts->e, path, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory");
         free(path);
     }
     pthread_mutex_unlock(&m->lock);
@@ -193,7 +195,8 @@ static int part_ready(samite_model *m, export_part p, samite_error *err)
 
 /* ---- the picture ---- */
 
-static const char *const features[ENGINE_FEATURES] = {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2", "vision_pos_enc_2"};
+static const char *const features[ENGINE_FEATURES] = {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2",
+                                                      "vision_pos_enc_2"};
 
 void engine_features_free(samite_image *im)
 {
@@ -224,7 +227,8 @@ int engine_encode(samite_image *im, samite_error *err)
 
 /* ---- the prompt ---- */
 
-static int encode_words(samite_image *im, const char *said, engine_tensor *out, int *tokens, bool *cut, samite_error *err)
+static int encode_words(samite_image *im, const char *said, engine_tensor *out, int *tokens, bool *cut,
+                        samite_error *err)
 {
     samite_model *m = im->model;
     int prompt = m->parts->prompt;
@@ -254,7 +258,8 @@ static int read_found(engine_found *f, const config *c, samite_error *err)
             return fail(err, SAMITE_INPUT, "output %s of the grounding head is not f32", f->out[i].name);
     if (layers < 1 || engine_count(presence) != layers || engine_count(logits) != layers * q ||
         engine_count(boxes) != layers * q * 4 || engine_count(masks) != q * side * side)
-        return fail(err, SAMITE_INPUT, "the grounding head answers with other shapes than expected: is it of the same model?");
+        return fail(err, SAMITE_INPUT,
+                    "the grounding head answers with other shapes than expected: is it of the same model?");
     f->logits = (const float *)logits->data + (layers - 1) * q;
     f->boxes = (const float *)boxes->data + (layers - 1) * q * 4;
     f->masks = masks->data;
@@ -269,8 +274,10 @@ static int give_boxes(const samite_image *im, const examples *x, engine_tensor *
 {
     int64_t n = im->model->parts->boxes, used = x ? x->box_count : 0;
     if (used > n)
-        return fail(err, SAMITE_USAGE, "%lld example boxes: these parts take %lld; export them with more (--boxes N), or use "
-                    "the native engine", (long long)used, (long long)n);
+        return fail(err, SAMITE_USAGE,
+                    "%lld example boxes: these parts take %lld; export them with more (--boxes N), or use "
+                    "the native engine",
+                    (long long)used, (long long)n);
     in[0] = (engine_tensor){.name = "boxes"};
     in[1] = (engine_tensor){.name = "box_labels"};
     int code = n ? engine_make(&in[0], DT_F32, 3, (int64_t[]){1, n, 4}, err) : 0;

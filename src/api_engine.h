@@ -31,8 +31,8 @@ void engine_model_close(struct samite_model *m);
 int  engine_encode(struct samite_image *im, samite_error *err);
 void engine_features_free(struct samite_image *im);
 /* x: example boxes, or NULL. */
-int  engine_ground(struct samite_image *im, const char *said, const examples *x, engine_found *out, int *tokens, bool *cut,
-                   samite_error *err);
+int engine_ground(struct samite_image *im, const char *said, const examples *x, engine_found *out, int *tokens,
+                  bool *cut, samite_error *err);
 void engine_found_free(engine_found *f);
 
 #endif

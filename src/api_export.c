@@ -33,7 +33,8 @@ static int make_graphs(graph *g, graph *other, const samite_model *m, export_par
                        samite_error *err)
 {
     bool any = o->batch < 0;
-    part_options options = {.batch = any ? 2 : o->batch, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
+    part_options options = {
+        .batch = any ? 2 : o->batch, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
     int code = export_part_graph(g, m->n->net, p, &options, err);
     options.batch = 3;
     if (!code && any)
@@ -54,17 +55,22 @@ static int write_graph(graph *g, const graph *other, const samite_model *m, expo
         {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"},
         {NULL, NULL}};
     uint64_t bytes = graph_weight_bytes(g) / (o->half ? 2 : 1);
-    onnx_options as = {.name = export_part_name(p), .version = SAMITE_VERSION, .plain = plain, .half = o->half != 0,
+    onnx_options as = {.name = export_part_name(p),
+                       .version = SAMITE_VERSION,
+                       .plain = plain,
+                       .half = o->half != 0,
                        .external = o->external > 0 || (!o->external && bytes > INSIDE_LIMIT),
-                       .other = o->batch < 0 ? other : NULL, .meta = (const char *const (*)[2])meta, .values = values_of,
+                       .other = o->batch < 0 ? other : NULL,
+                       .meta = (const char *const(*)[2])meta,
+                       .values = values_of,
                        .user = m->n};
     int code = graph_to_onnx(g, path, &as, err);
     free(json);
     return code;
 }
 
-static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o, bool plain,
-                      samite_error *err)
+static int write_part(const samite_model *m, export_part p, const char *path, const samite_export_options *o,
+                      bool plain, samite_error *err)
 {
     graph g = {0}, other = {0};
     int code = make_graphs(&g, &other, m, p, o, err);
@@ -89,7 +95,8 @@ bool export_wanted(const samite_export_options *o, int p)
 
 typedef int (*part_writer)(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err);
 
-static int write_file(const samite_model *m, export_part p, const samite_export_options *o, bool plain, samite_error *err)
+static int write_file(const samite_model *m, export_part p, const samite_export_options *o, bool plain,
+                      samite_error *err)
 {
     char *path = export_path(o->folder, p);
     int code = path ? write_part(m, p, path, o, plain, err)
@@ -115,7 +122,8 @@ static int write_parts(samite_model *m, const samite_export_options *options, pa
         return fail(err, SAMITE_USAGE, "a batch of %d: expected 1 to 64, or -1 for any", o.batch);
     int code = make_folders(o.folder, err);
     if (!code && export_wanted(&o, EXPORT_HEAD) && !m->n->available[PART_MASK_HEAD])
-        code = fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
+        code =
+            fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
     if (!code && export_wanted(&o, EXPORT_CLICK) && !native_has(m->n, PARTS_CLICK))
         code = fail(err, SAMITE_INPUT, "%s has no tracker, which the parts for clicks need", m->n->source);
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
@@ -176,10 +184,15 @@ int samite_export_ascend(samite_model *m, const samite_export_options *options, 
         return fail(err, SAMITE_USAGE, "samite_export_ascend: no model or no options given");
     options_copy(&o, sizeof o, options, options->size);
     const config *c = &m->n->net->c;
-    ascend_options a = {.soc = o.soc, .precision = o.precision ? o.precision : "fast", .aipp = o.aipp != 0, .side = c->image,
-                        .source = file_of(m->n->source), .prompt = o.prompt_length ? o.prompt_length : c->context};
+    ascend_options a = {.soc = o.soc,
+                        .precision = o.precision ? o.precision : "fast",
+                        .aipp = o.aipp != 0,
+                        .side = c->image,
+                        .source = file_of(m->n->source),
+                        .prompt = o.prompt_length ? o.prompt_length : c->context};
     if (!a.soc || strncmp(a.soc, "Ascend", 6) != 0)
-        return fail(err, SAMITE_USAGE, "which chip? Give what npu-smi info shows with Ascend in front, such as Ascend310P3 or "
+        return fail(err, SAMITE_USAGE,
+                    "which chip? Give what npu-smi info shows with Ascend in front, such as Ascend310P3 or "
                     "Ascend910B3");
     if (strspn(a.soc, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != strlen(a.soc))
         return fail(err, SAMITE_USAGE, "\"%s\" is no name of a chip", a.soc);

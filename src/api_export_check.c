@@ -71,7 +71,8 @@ static int picture(checking *c, engine_tensor *t)
     for (int64_t i = 0; !code && i < 3 * side * side; i++) {
         int64_t channel = i / (side * side), y = i / side % side, x = i % side;
         noise = noise * 1664525u + 1013904223u;
-        p[i] = 0.6f * sinf((float)(x * (channel + 1)) * 0.03f) * cosf((float)y * 0.05f) + 0.3f * (float)(noise >> 8) / 16777216.0f;
+        p[i] = 0.6f * sinf((float)(x * (channel + 1)) * 0.03f) * cosf((float)y * 0.05f) +
+               0.3f * (float)(noise >> 8) / 16777216.0f;
     }
     return code;
 }
@@ -228,7 +229,8 @@ static int check_parts(checking *c)
         if (!export_wanted(c->o, p))
             continue;
         char *path = export_path(c->o->folder, (export_part)p);
-        code = path ? check_part(c, export_io((export_part)p), path) : fail(c->err, SAMITE_RESOURCE, "not enough memory");
+        code =
+            path ? check_part(c, export_io((export_part)p), path) : fail(c->err, SAMITE_RESOURCE, "not enough memory");
         free(path);
     }
     return code;
@@ -252,7 +254,7 @@ int samite_export_check(samite_model *m, const samite_export_options *options, s
     engine_close(c.ours);
     engine_close(c.theirs);
     if (!code && c.outside)
-        code = fail(err, SAMITE_FAILED, "%d of %d outputs are out of tolerance (%g of the largest value, cosine %g)", c.outside,
-                    c.compared, most_allowed(&c), least_allowed(&c));
+        code = fail(err, SAMITE_FAILED, "%d of %d outputs are out of tolerance (%g of the largest value, cosine %g)",
+                    c.outside, c.compared, most_allowed(&c), least_allowed(&c));
     return code;
 }

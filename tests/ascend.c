@@ -107,7 +107,8 @@ static void plain_operations(void **state)
         onnx_file f;
         assert_int_equal(onnx_open(&f, path_of(files[i]), NULL), 0);
         for (size_t k = 0; k < f.nodes; k++)
-            if (onnx_is(f.node[k].op, "LayerNormalization") || onnx_is(f.node[k].op, "Shape") || onnx_is(f.node[k].op, "If"))
+            if (onnx_is(f.node[k].op, "LayerNormalization") || onnx_is(f.node[k].op, "Shape") ||
+                onnx_is(f.node[k].op, "If"))
                 fail_msg("%s has a node %.*s", files[i], (int)f.node[k].op.n, f.node[k].op.s);
         onnx_close(&f);
     }
@@ -215,13 +216,21 @@ static void outputs_of_unknown_size(void **state)
 /* Every call may fail: one clear line, and still nothing left over. */
 static void failures_are_told(void **state)
 {
-    static const struct { const char *call, *said; } cases[] = {
-        {"aclInit 500001", "aclInit"}, {"aclrtSetDevice 207006", "no permission"}, {"aclrtCreateContext 107001", "device"},
-        {"aclmdlLoadFromFile 507008", "another chip"}, {"aclmdlLoadFromFile 545001", "newer than the runtime"},
-        {"aclmdlGetDesc 100011", "aclmdlGetDesc"}, {"aclrtMalloc 207001", "out of memory"},
-        {"aclrtMalloc 207001 3", "out of memory"}, {"aclrtMemcpy 107000", "aclrtMemcpy"},
-        {"aclrtMemcpy 107000 3", "aclrtMemcpy"}, {"aclmdlAddDatasetBuffer 100000", "aclmdlAddDatasetBuffer"},
-        {"aclmdlAddDatasetBuffer 100000 2", "aclmdlAddDatasetBuffer"}, {"aclmdlExecute 507014", "kernel"},
+    static const struct { const char *call, *said;
+    } cases[] = {
+        {"aclInit 500001", "aclInit"},
+        {"aclrtSetDevice 207006", "no permission"},
+        {"aclrtCreateContext 107001", "device"},
+        {"aclmdlLoadFromFile 507008", "another chip"},
+        {"aclmdlLoadFromFile 545001", "newer than the runtime"},
+        {"aclmdlGetDesc 100011", "aclmdlGetDesc"},
+        {"aclrtMalloc 207001", "out of memory"},
+        {"aclrtMalloc 207001 3", "out of memory"},
+        {"aclrtMemcpy 107000", "aclrtMemcpy"},
+        {"aclrtMemcpy 107000 3", "aclrtMemcpy"},
+        {"aclmdlAddDatasetBuffer 100000", "aclmdlAddDatasetBuffer"},
+        {"aclmdlAddDatasetBuffer 100000 2", "aclmdlAddDatasetBuffer"},
+        {"aclmdlExecute 507014", "kernel"},
         {"aclmdlGetOutputDims 100000", "aclmdlGetOutputDims"},
     };
     put_models("");

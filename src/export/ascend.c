@@ -26,8 +26,9 @@ bool ascend_precision(const char *precision)
 /* Operations whose results suffer from f16: norms, softmax, position codes, boxes. */
 static bool is_delicate(onnx_name op)
 {
-    static const char *const names[] = {"ReduceMean", "Sqrt", "LayerNormalization", "InstanceNormalization", "Softmax", "Sin",
-                                        "Cos", "Log", "Sigmoid", "Sign", "Div"};
+    static const char *const names[] = {
+        "ReduceMean", "Sqrt", "LayerNormalization", "InstanceNormalization", "Softmax", "Sin", "Cos", "Log", "Sigmoid",
+        "Sign",       "Div"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (onnx_is(op, names[i]))
             return true;
@@ -38,7 +39,8 @@ static int write_text(const char *folder, const char *name, const text *t, bool 
 {
     char *path = path_join(folder, name);
     file_writer w;
-    int code = path && !t->failed ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", name);
+    int code = path && !t->failed ? file_writer_open(&w, path, err)
+                                  : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", name);
     if (!code) {
         file_write(&w, t->data ? t->data : "", t->size);
         code = file_writer_commit(&w, err);
@@ -68,8 +70,10 @@ static void add_command(text *t, const onnx_file *f, const char *part, const asc
             flag = precisions[i].flag;
             lists = precisions[i].lists;
         }
-    text_printf(t, "\necho \"%s\"\natc --framework=5 --model=%s.onnx --output=%s --soc_version=\"$soc\" \\\n    --input_shape=\"",
-                part, part, part);
+    text_printf(
+        t,
+        "\necho \"%s\"\natc --framework=5 --model=%s.onnx --output=%s --soc_version=\"$soc\" \\\n    --input_shape=\"",
+        part, part, part);
     add_shapes(t, f);
     text_printf(t, "\" --input_format=%s \\\n    --precision_mode=%s --log=error", image ? "NCHW" : "ND", flag);
     if (lists)
@@ -79,7 +83,8 @@ static void add_command(text *t, const onnx_file *f, const char *part, const asc
     text_printf(t, "\n");
 }
 
-static int add_part(text *script, json_t *parts, const char *folder, export_part p, const ascend_options *o, samite_error *err)
+static int add_part(text *script, json_t *parts, const char *folder, export_part p, const ascend_options *o,
+                    samite_error *err)
 {
     char name[80], listing[80];
     text keep = {0};
@@ -100,7 +105,8 @@ static int add_part(text *script, json_t *parts, const char *folder, export_part
         json_t *dims = json_array();
         for (int k = 0; k < f.input[i].axes; k++)
             json_array_append_new(dims, json_integer(f.input[i].dim[k]));
-        json_array_append_new(inputs, json_pack("{s:s%, s:o}", "name", f.input[i].name.s, f.input[i].name.n, "shape", dims));
+        json_array_append_new(inputs,
+                              json_pack("{s:s%, s:o}", "name", f.input[i].name.s, f.input[i].name.n, "shape", dims));
     }
     json_object_set_new(parts, export_part_name(p), inputs);
     onnx_close(&f);
@@ -113,10 +119,13 @@ static int write_script(const char *folder, unsigned parts, const ascend_options
 {
     text t = {0};
     int code = 0;
-    text_printf(&t, "#!/bin/sh\n# Converts the parts for Ascend NPUs. Usage: ./convert.sh [SOC]   SOC as npu-smi info shows the "
-                "chip, with\n# \"Ascend\" in front. Set up CANN before: . /usr/local/Ascend/ascend-toolkit/set_env.sh\n"
-                "set -eu\ncd \"$(dirname \"$0\")\"\nsoc=${1:-%s}\n"
-                "command -v atc >/dev/null || { echo \"atc is not there: run set_env.sh of CANN first\" >&2; exit 1; }\n", o->soc);
+    text_printf(
+        &t,
+        "#!/bin/sh\n# Converts the parts for Ascend NPUs. Usage: ./convert.sh [SOC]   SOC as npu-smi info shows the "
+        "chip, with\n# \"Ascend\" in front. Set up CANN before: . /usr/local/Ascend/ascend-toolkit/set_env.sh\n"
+        "set -eu\ncd \"$(dirname \"$0\")\"\nsoc=${1:-%s}\n"
+        "command -v atc >/dev/null || { echo \"atc is not there: run set_env.sh of CANN first\" >&2; exit 1; }\n",
+        o->soc);
     for (int p = 0; p < EXPORT_PARTS && !code; p++)
         if (parts >> p & 1)
             code = add_part(&t, listing, folder, (export_part)p, o, err);
@@ -130,9 +139,11 @@ static int write_script(const char *folder, unsigned parts, const ascend_options
 static int write_aipp(const char *folder, const ascend_options *o, samite_error *err)
 {
     text t = {0};
-    text_printf(&t, "aipp_op {\n    aipp_mode: static\n    related_input_rank: 0\n    input_format: RGB888_U8\n"
-                "    src_image_size_w: %d\n    src_image_size_h: %d\n    csc_switch: false\n    rbuv_swap_switch: false\n",
-                o->side, o->side);
+    text_printf(
+        &t,
+        "aipp_op {\n    aipp_mode: static\n    related_input_rank: 0\n    input_format: RGB888_U8\n"
+        "    src_image_size_w: %d\n    src_image_size_h: %d\n    csc_switch: false\n    rbuv_swap_switch: false\n",
+        o->side, o->side);
     for (int i = 0; i < 3; i++)
         text_printf(&t, "    min_chn_%d: 127.5\n    var_reci_chn_%d: 0.00784313725490196\n", i, i);
     text_printf(&t, "}\n");
@@ -144,11 +155,12 @@ static int write_aipp(const char *folder, const ascend_options *o, samite_error 
 static int write_listing(const char *folder, const ascend_options *o, json_t *parts, samite_error *err)
 {
     text t = {0};
-    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:O}", "samite.config", o->config, "samite.source", o->source, "side", o->side,
-                            "prompt", o->prompt, "parts", parts);
+    json_t *all = json_pack("{s:s, s:s, s:i, s:i, s:O}", "samite.config", o->config, "samite.source", o->source, "side",
+                            o->side, "prompt", o->prompt, "parts", parts);
     char *json = all ? json_dumps(all, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     text_printf(&t, "%s\n", json ? json : "");
-    int code = json ? write_text(folder, "parts.json", &t, false, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+    int code =
+        json ? write_text(folder, "parts.json", &t, false, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
     free(json);
     json_decref(all);
     text_free(&t);
@@ -159,21 +171,29 @@ static int write_readme(const char *folder, const ascend_options *o, samite_erro
 {
     text t = {0};
     text_printf(&t,
-        "# SAM 3 for Ascend NPUs\n\n"
-        "Exported from %s for %s, precision %s.\n\n"
-        "1. On a machine with CANN: `. /usr/local/Ascend/ascend-toolkit/set_env.sh`, then `./convert.sh` here. It makes one\n"
-        "   .om file of each .onnx file. Another chip: `./convert.sh Ascend910B3` (the name that `npu-smi info` shows, with\n"
-        "   Ascend in front). The .onnx files are no longer needed then; keep parts.json.\n"
-        "2. On the machine with the NPU: `samite segment photo.jpg --engine ascend --parts . --text dog`. Another device than\n"
-        "   the first: `--engine ascend:1`.\n"
-        "3. To see whether it computes what it should, compare scores with `--engine native -m MODEL` on the same picture: in\n"
-        "   f16 they should differ by less than 0.02.\n\n"
-        "Precision: `fast` computes in f16; `mixed` keeps norms, softmax and positions in f32 (lists keep_dtype_*.txt);\n"
-        "`exact` keeps everything as it is. Pictures are RGB, resized to %d x %d without keeping the aspect ratio, and\n"
-        "normalised with mean 0.5 and deviation 0.5%s.\n\n"
-        "No NPU was at hand when this was written: the files follow the documentation of CANN, and the program was tested\n"
-        "against a stand-in for its runtime.\n", o->source, o->soc, o->precision, o->side, o->side,
-        o->aipp ? "; here the chip does the latter (aipp.cfg)" : "");
+                "# SAM 3 for Ascend NPUs\n\n"
+                "Exported from %s for %s, precision %s.\n\n"
+                "1. On a machine with CANN: `. /usr/local/Ascend/ascend-toolkit/set_env.sh`, then `./convert.sh` here. "
+                "It makes one\n"
+                "   .om file of each .onnx file. Another chip: `./convert.sh Ascend910B3` (the name that `npu-smi "
+                "info` shows, with\n"
+                "   Ascend in front). The .onnx files are no longer needed then; keep parts.json.\n"
+                "2. On the machine with the NPU: `samite segment photo.jpg --engine ascend --parts . --text dog`. "
+                "Another device than\n"
+                "   the first: `--engine ascend:1`.\n"
+                "3. To see whether it computes what it should, compare scores with `--engine native -m MODEL` on the "
+                "same picture: in\n"
+                "   f16 they should differ by less than 0.02.\n\n"
+                "Precision: `fast` computes in f16; `mixed` keeps norms, softmax and positions in f32 (lists "
+                "keep_dtype_*.txt);\n"
+                "`exact` keeps everything as it is. Pictures are RGB, resized to %d x %d without keeping the aspect "
+                "ratio, and\n"
+                "normalised with mean 0.5 and deviation 0.5%s.\n\n"
+                "No NPU was at hand when this was written: the files follow the documentation of CANN, and the program "
+                "was tested\n"
+                "against a stand-in for its runtime.\n",
+                o->source, o->soc, o->precision, o->side, o->side,
+                o->aipp ? "; here the chip does the latter (aipp.cfg)" : "");
     int code = write_text(folder, "README.md", &t, false, err);
     text_free(&t);
     return code;

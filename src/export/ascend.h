@@ -1,4 +1,5 @@
-/* ascend.h - what converts exported ONNX files for Ascend NPUs: command lines, precision lists, pre-processing on the chip. */
+/* ascend.h - what converts exported ONNX files for Ascend NPUs: command lines, precision lists, pre-processing on the
+ * chip. */
 #ifndef EXPORT_ASCEND_H
 #define EXPORT_ASCEND_H
 
@@ -15,8 +16,8 @@ typedef struct ascend_options {
 
 /* The values that exist, for messages; false: `precision` is none of them. */
 bool ascend_precision(const char *precision);
-/* Writes convert.sh, keep_dtype_PART.txt, aipp.cfg, parts.json and README.md into `folder`, which holds the ONNX files of the
- * parts that are in `parts` (bits by export_part). */
+/* Writes convert.sh, keep_dtype_PART.txt, aipp.cfg, parts.json and README.md into `folder`, which holds the ONNX files
+ * of the parts that are in `parts` (bits by export_part). */
 int  ascend_write(const char *folder, unsigned parts, const ascend_options *o, samite_error *err);
 
 #endif

@@ -152,7 +152,8 @@ static void name_of_view(char *out, size_t room, const weight_view *v)
 {
     size_t n = (size_t)snprintf(out, room, "%s", v->p->name);
     if (v->rows && n < room && (v->first || v->rows != v->p->t.dim[0]))
-        n += (size_t)snprintf(out + n, room - n, "/rows%lld-%lld", (long long)v->first, (long long)(v->first + v->rows));
+        n +=
+            (size_t)snprintf(out + n, room - n, "/rows%lld-%lld", (long long)v->first, (long long)(v->first + v->rows));
     if (v->halves && n < room)
         n += (size_t)snprintf(out + n, room - n, "/halves%lld-%lld", (long long)v->halves, (long long)v->halves_to);
     if (v->transpose && n < room)
@@ -177,7 +178,8 @@ int graph_numbers(graph *g, dtype type, int axes, const int64_t *dim, const void
     size_t bytes = (size_t)graph_count(&v) * dtype_size(type);
     for (int i = 0; i < g->values; i++) {
         const gvalue *o = &g->value[i];
-        if (o->from == FROM_NUMBERS && o->type == type && has_shape(o, axes, dim) && !memcmp(o->numbers, numbers, bytes))
+        if (o->from == FROM_NUMBERS && o->type == type && has_shape(o, axes, dim) &&
+            !memcmp(o->numbers, numbers, bytes))
             return i;
     }
     v.numbers = malloc(bytes ? bytes : 1);
@@ -198,9 +200,11 @@ int graph_scalar(graph *g, float v)
 int g_node(graph *g, gnode n, dtype type, int axes, const int64_t *dim)
 {
     static const char *const names[P_COUNT] = {
-        "Add", "Sub", "Mul", "Div", "Max", "Min", "Relu", "Sigmoid", "Gelu", "Sin", "Cos", "Log", "Abs", "Sign", "Identity",
-        "MatMul", "Softmax", "LayerNorm", "GroupNorm", "Conv", "ConvTranspose", "MaxPool", "ResizeNearest", "ResizeLinear",
-        "Reshape", "Transpose", "Slice", "Concat", "Expand", "Pad", "Gather", "Sum", "Equal", "Cast", "RoiAlign", "GridSample"};
+        "Add",     "Sub",       "Mul",       "Div",       "Max",           "Min",     "Relu",          "Sigmoid",
+        "Gelu",    "Sin",       "Cos",       "Log",       "Abs",           "Sign",    "Identity",      "MatMul",
+        "Softmax", "LayerNorm", "GroupNorm", "Conv",      "ConvTranspose", "MaxPool", "ResizeNearest", "ResizeLinear",
+        "Reshape", "Transpose", "Slice",     "Concat",    "Expand",        "Pad",     "Gather",        "Sum",
+        "Equal",   "Cast",      "RoiAlign",  "GridSample"};
     char name[320];
     if (g->error.code)
         return 0;
@@ -260,7 +264,8 @@ static int mismatch(graph *g, prim op, int a, int b)
                       g->value[a].name, g->value[b].name);
 }
 
-/* Shape of a and b by numpy's rule over their first axes, leaving `keep` last ones to the caller. false: they do not fit. */
+/* Shape of a and b by numpy's rule over their first axes, leaving `keep` last ones to the caller. false: they do not
+ * fit. */
 static bool broadcast(const gvalue *a, const gvalue *b, int keep, int *axes, int64_t *dim)
 {
     int na = a->axes - keep, nb = b->axes - keep, n = na > nb ? na : nb;
@@ -282,7 +287,8 @@ int g_binary(graph *g, prim op, int a, int b)
         return 0;
     if (!broadcast(&g->value[a], &g->value[b], 0, &axes, dim))
         return mismatch(g, op, a, b);
-    return g_node(g, (gnode){.op = op, .in = {a, b}, .inputs = 2}, op == P_EQUAL ? DT_BOOL : g->value[a].type, axes, dim);
+    return g_node(g, (gnode){.op = op, .in = {a, b}, .inputs = 2}, op == P_EQUAL ? DT_BOOL : g->value[a].type, axes,
+                  dim);
 }
 
 int g_unary(graph *g, prim op, int x)
@@ -314,7 +320,8 @@ int g_reshape(graph *g, int x, int axes, const int64_t *dim)
     gvalue as = {.axes = axes};
     memcpy(as.dim, dim, sizeof *dim * (size_t)axes);
     if (graph_count(&as) != graph_count(&g->value[x]))
-        return graph_fail(g, SAMITE_FAILED, "%s: a reshape changes the number of elements of %s", g->scope, g->value[x].name);
+        return graph_fail(g, SAMITE_FAILED, "%s: a reshape changes the number of elements of %s", g->scope,
+                          g->value[x].name);
     return g_node(g, (gnode){.op = P_RESHAPE, .in = {x}, .inputs = 1}, g->value[x].type, axes, dim);
 }
 

@@ -46,7 +46,7 @@ typedef struct weight_view {
     const param *p;
     int64_t first, rows;           /* of the parameter's matrix view; 0, 0 = all of it as it is */
     bool    transpose;             /* [rows, cols] -> [cols, rows] */
-    int64_t halves, halves_to;     /* rows 0..halves_to come in blocks of `halves`: in each the even rows, then the odd */
+    int64_t halves, halves_to; /* rows 0..halves_to come in blocks of `halves`: in each the even rows, then the odd */
 } weight_view;
 
 typedef enum origin { FROM_INPUT, FROM_NODE, FROM_PARAM, FROM_NUMBERS } origin;
@@ -89,8 +89,8 @@ void graph_scope(graph *g, const char *format, ...) __attribute__((format(printf
 
 /* Values. All return value numbers. */
 int graph_input(graph *g, const char *name, dtype type, int axes, const int64_t *dim);
-int graph_weight(graph *g, const weight_view *v, int axes, const int64_t *dim);        /* the same view: the same value */
-int graph_numbers(graph *g, dtype type, int axes, const int64_t *dim, const void *numbers);   /* equal ones are shared */
+int graph_weight(graph *g, const weight_view *v, int axes, const int64_t *dim); /* the same view: the same value */
+int graph_numbers(graph *g, dtype type, int axes, const int64_t *dim, const void *numbers); /* equal ones are shared */
 int graph_scalar(graph *g, float v);                                                   /* shape [1] */
 void graph_output(graph *g, int v, const char *name);
 /* Puts a node in front of output number i that copies the value; the name stays the output's. */

@@ -11,7 +11,13 @@ static kind kind_of(prim op)
     case P_MATMUL: case P_CONV: case P_CONV_UP2:
         return HALF;
     case P_ADD: case P_SUB: case P_MUL: case P_MAX: case P_MIN: case P_RELU: case P_GELU: case P_MAX_POOL2:
-    case P_RESIZE_NEAREST: case P_RESIZE_LINEAR: case P_RESHAPE: case P_TRANSPOSE: case P_SLICE: case P_CONCAT: case P_EXPAND:
+    case P_RESIZE_NEAREST:
+    case P_RESIZE_LINEAR:
+    case P_RESHAPE:
+    case P_TRANSPOSE:
+    case P_SLICE:
+    case P_CONCAT:
+    case P_EXPAND:
     case P_PAD_FRONT:
         return AS_INPUTS;
     default:
@@ -43,7 +49,8 @@ bool *half_plan(const graph *g)
     for (int i = 0; plan && i < g->nodes; i++) {
         const gnode *n = &g->node[i];
         kind k = kind_of(n->op);
-        plan[n->out] = g->value[n->out].type == DT_F32 && (k == HALF || (k == AS_INPUTS && inputs_are_half(g, plan, n)));
+        plan[n->out] =
+            g->value[n->out].type == DT_F32 && (k == HALF || (k == AS_INPUTS && inputs_are_half(g, plan, n)));
     }
     return plan;
 }

@@ -179,7 +179,8 @@ static int unsquashed(lowering *l, int x, const op_node *n)
 {
     graph *g = l->g;
     int v = between(l, x, 0, 1), least = graph_scalar(g, 1e-3f);
-    int odds = g_binary(g, P_MAX, v, least), rest = g_binary(g, P_MAX, g_binary(g, P_SUB, graph_scalar(g, 1), v), least);
+    int odds = g_binary(g, P_MAX, v, least),
+        rest = g_binary(g, P_MAX, g_binary(g, P_SUB, graph_scalar(g, 1), v), least);
     return g_unary(g, P_LOG, g_binary(g, P_DIV, odds, rest));
 }
 
@@ -280,16 +281,41 @@ static const struct {
     const char *op;
     lower_fn    lower;
 } table[] = {
-    {"linear", lower_linear}, {"product", lower_product}, {"attention", lower_attention}, {"norm", lower_norm},
-    {"group_norm", lower_group_norm}, {"conv", lower_conv}, {"conv_up2", lower_conv_up2}, {"patches", lower_patches},
-    {"window_partition", lower_window_partition}, {"window_merge", lower_window_merge}, {"max_pool2", lower_max_pool2},
-    {"add", lower_add}, {"multiply", lower_multiply}, {"scale", lower_scale}, {"activate", lower_activate},
-    {"clamp", lower_clamp}, {"inverse_sigmoid", lower_inverse_sigmoid}, {"detach", same_value}, {"copy", same_value},
-    {"reshape", lower_reshape}, {"columns", lower_columns}, {"rows", lower_rows}, {"concat", lower_concat},
-    {"pad_front", lower_pad_front}, {"repeat", lower_repeat}, {"gather_rows", lower_gather_rows}, {"embed", lower_embed},
-    {"masked_mean", lower_masked_mean}, {"upsample_add", lower_upsample_add}, {"resize_bilinear", lower_resize_bilinear},
-    {"roi_align", lower_roi_align}, {"point_sample", lower_point_sample}, {"sine_embed", lower_sine_embed},
-    {"box_distances", lower_box_distances}, {"fourier_embed", lower_fourier_embed},
+    {"linear", lower_linear},
+    {"product", lower_product},
+    {"attention", lower_attention},
+    {"norm", lower_norm},
+    {"group_norm", lower_group_norm},
+    {"conv", lower_conv},
+    {"conv_up2", lower_conv_up2},
+    {"patches", lower_patches},
+    {"window_partition", lower_window_partition},
+    {"window_merge", lower_window_merge},
+    {"max_pool2", lower_max_pool2},
+    {"add", lower_add},
+    {"multiply", lower_multiply},
+    {"scale", lower_scale},
+    {"activate", lower_activate},
+    {"clamp", lower_clamp},
+    {"inverse_sigmoid", lower_inverse_sigmoid},
+    {"detach", same_value},
+    {"copy", same_value},
+    {"reshape", lower_reshape},
+    {"columns", lower_columns},
+    {"rows", lower_rows},
+    {"concat", lower_concat},
+    {"pad_front", lower_pad_front},
+    {"repeat", lower_repeat},
+    {"gather_rows", lower_gather_rows},
+    {"embed", lower_embed},
+    {"masked_mean", lower_masked_mean},
+    {"upsample_add", lower_upsample_add},
+    {"resize_bilinear", lower_resize_bilinear},
+    {"roi_align", lower_roi_align},
+    {"point_sample", lower_point_sample},
+    {"sine_embed", lower_sine_embed},
+    {"box_distances", lower_box_distances},
+    {"fourier_embed", lower_fourier_embed},
 };
 
 static lower_fn row_of(const char *op)

@@ -4,8 +4,8 @@
 
 #include "export/graph.h"
 
-/* How a value of the trace is at hand in the graph: as the network has it, channels last, or with the channels in front,
- * as convolutions want it: [B, .., C] and [B, C, ..]. Made from each other when asked for. -1: not at hand. */
+/* How a value of the trace is at hand in the graph: as the network has it, channels last, or with the channels in
+ * front, as convolutions want it: [B, .., C] and [B, C, ..]. Made from each other when asked for. -1: not at hand. */
 typedef struct forms {
     const tensor *t;
     int           last, first;

@@ -80,7 +80,8 @@ void lower_rotated_rows(const lowering *l, const op_node *linear, weight_view *v
 
 typedef struct heads { int64_t batch, count, rows, width; } heads;
 
-/* Cosines, or sines with the sign of the first half turned, of the first `rows` rows in half-split form: [rows, width]. */
+/* Cosines, or sines with the sign of the first half turned, of the first `rows` rows in half-split form: [rows, width].
+ */
 static int rotation_table(graph *g, const attention_attributes *a, int64_t rows, int64_t width, bool sine, float factor)
 {
     float *table = malloc(sizeof *table * (size_t)(rows * width));
@@ -104,7 +105,8 @@ static int rotate(graph *g, int x, const attention_attributes *a, const heads *h
     int64_t half = h->width / 2;
     int swapped = g_concat2(g, g_slice(g, x, 3, half, half), g_slice(g, x, 3, 0, half), 3);
     int straight = g_binary(g, P_MUL, x, rotation_table(g, a, h->rows, h->width, false, factor));
-    return g_binary(g, P_ADD, straight, g_binary(g, P_MUL, swapped, rotation_table(g, a, h->rows, h->width, true, factor)));
+    return g_binary(g, P_ADD, straight,
+                    g_binary(g, P_MUL, swapped, rotation_table(g, a, h->rows, h->width, true, factor)));
 }
 
 /* Keys behind the first `rope_keys` have no place. */
@@ -167,7 +169,8 @@ static int box_bias(lowering *l, const tensor *bx, const tensor *by)
 {
     graph *g = l->g;
     int64_t batch = bx->dim[0], nq = bx->dim[1], w = bx->dim[2], count = bx->dim[3], h = by->dim[2];
-    int x = g_transpose(g, lower_last(l, bx), (int[]){0, 3, 1, 2}), y = g_transpose(g, lower_last(l, by), (int[]){0, 3, 1, 2});
+    int x = g_transpose(g, lower_last(l, bx), (int[]){0, 3, 1, 2}),
+        y = g_transpose(g, lower_last(l, by), (int[]){0, 3, 1, 2});
     x = g_reshape(g, x, 4, (int64_t[]){batch * count, nq, 1, w});
     y = g_reshape(g, y, 4, (int64_t[]){batch * count, nq, h, 1});
     return g_reshape(g, g_binary(g, P_ADD, y, x), 4, (int64_t[]){batch, count, nq, h * w});

@@ -134,7 +134,8 @@ void lower_masked_mean(lowering *l, const op_node *n)
     int64_t batch = x->dim[0], rows = x->dim[1], width = x->dim[2];
     int in = lower_last(l, x), count = graph_scalar(g, (float)rows);
     if (mask) {
-        int keep = g_binary(g, P_SUB, graph_scalar(g, 1), g_reshape(g, lower_last(l, mask), 3, (int64_t[]){batch, rows, 1}));
+        int keep =
+            g_binary(g, P_SUB, graph_scalar(g, 1), g_reshape(g, lower_last(l, mask), 3, (int64_t[]){batch, rows, 1}));
         in = g_binary(g, P_MUL, in, keep);
         count = sum_over(l, keep, 1, 3, (int64_t[]){batch, 1, 1});
         count = g_binary(g, P_MAX, count, graph_scalar(g, 1));

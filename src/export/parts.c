@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static const part_io parts[EXPORT_PARTS] = {
-    {"image_encoder", {"image"},
+    {"image_encoder",
+     {"image"},
      {"vision_features", "vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2", "backbone_fpn_0", "backbone_fpn_1",
       "backbone_fpn_2"}},
     {"text_encoder", {"token_ids"}, {"text_attention_mask", "text_memory_resized"}},
@@ -16,7 +16,8 @@ static const part_io parts[EXPORT_PARTS] = {
      {"pred_logits", "pred_boxes", "pred_masks", "presence_logit_dec"}},
     {"interactive_encoder", {"image"}, {"image_embed", "high_res_feats_0", "high_res_feats_1"}},
     {"interactive_head",
-     {"image_embed", "high_res_feats_0", "high_res_feats_1", "point_coords", "point_labels", "mask_input", "has_mask_input"},
+     {"image_embed", "high_res_feats_0", "high_res_feats_1", "point_coords", "point_labels", "mask_input",
+      "has_mask_input"},
      {"masks", "iou_predictions", "object_score_logits", "object_tokens"}},
 };
 
@@ -36,7 +37,8 @@ const char *export_part_name(export_part p)
 static int level_codes(building *b, int64_t side)
 {
     int64_t d = b->m->c.d, half = d / 2;
-    float *codes = malloc(sizeof *codes * (size_t)(side * side * d)), *line = malloc(sizeof *line * (size_t)(half * side));
+    float *codes = malloc(sizeof *codes * (size_t)(side * side * d)),
+          *line = malloc(sizeof *line * (size_t)(half * side));
     int axis[2] = {0, 0};
     if (codes && line) {
         grid_codes(codes, side, side, d);
@@ -44,7 +46,8 @@ static int level_codes(building *b, int64_t side)
             for (int64_t c = 0; c < half; c++)
                 for (int64_t i = 0; i < side; i++)
                     line[c * side + i] = k ? codes[i * d + half + c] : codes[i * side * d + c];
-            int v = graph_numbers(b->g, DT_F32, 4, k ? (int64_t[]){1, half, 1, side} : (int64_t[]){1, half, side, 1}, line);
+            int v =
+                graph_numbers(b->g, DT_F32, 4, k ? (int64_t[]){1, half, 1, side} : (int64_t[]){1, half, side, 1}, line);
             axis[k] = g_expand(b->g, v, 4, (int64_t[]){1, half, side, side});
         }
     } else {
@@ -89,7 +92,8 @@ static tensor *trace_text(building *b)
 static void finish_text(building *b, const tensor *said)
 {
     static const int64_t padding = 0;
-    int none = g_binary(b->g, P_EQUAL, b->g->input ? b->g->input[0] : 0, graph_numbers(b->g, DT_I64, 0, NULL, &padding));
+    int none =
+        g_binary(b->g, P_EQUAL, b->g->input ? b->g->input[0] : 0, graph_numbers(b->g, DT_I64, 0, NULL, &padding));
     graph_output(b->g, g_cast(b->g, none, DT_F32), "text_attention_mask");
     graph_output(b->g, g_transpose(b->g, lower_last(&b->l, said), (int[]){1, 0, 2}), "text_memory_resized");
 }
@@ -104,7 +108,8 @@ typedef struct head {
 /* cx cy w h to x0 y0 x1 y1, times the side. */
 static int corners_of(graph *g, int boxes, int64_t side)
 {
-    int centre = g_slice(g, boxes, 1, 0, 2), half = g_binary(g, P_MUL, g_slice(g, boxes, 1, 2, 2), graph_scalar(g, 0.5f));
+    int centre = g_slice(g, boxes, 1, 0, 2),
+        half = g_binary(g, P_MUL, g_slice(g, boxes, 1, 2, 2), graph_scalar(g, 0.5f));
     int both = g_concat2(g, g_binary(g, P_SUB, centre, half), g_binary(g, P_ADD, centre, half), 1);
     return g_binary(g, P_MUL, both, graph_scalar(g, (float)side));
 }
@@ -162,7 +167,8 @@ static void trace_head(building *b, head *out)
     box_values values;
     if (b->o->boxes)
         box_inputs(b, &values);
-    sam3_ground_with(b->r, b->m, &im, said, mask, b->o->boxes ? &(examples){.values = &values} : NULL, &(decoder_options){.every_layer = true}, &g);
+    sam3_ground_with(b->r, b->m, &im, said, mask, b->o->boxes ? &(examples){.values = &values} : NULL,
+                     &(decoder_options){.every_layer = true}, &g);
     tensor *pixels = seghead_pixels(b->r, &b->m->seghead, im.level, g.memory, g.prompt, g.mask);
     out->masks = seghead_masks(b->r, &b->m->seghead, pixels, g.found.queries);
     out->found = g.found;

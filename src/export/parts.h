@@ -7,7 +7,13 @@
 
 /* The detector's three parts, then those for clicks. */
 typedef enum export_part {
-    EXPORT_IMAGE, EXPORT_TEXT, EXPORT_HEAD, EXPORT_DETECTOR, EXPORT_CLICK_IMAGE = EXPORT_DETECTOR, EXPORT_CLICK, EXPORT_PARTS
+    EXPORT_IMAGE,
+    EXPORT_TEXT,
+    EXPORT_HEAD,
+    EXPORT_DETECTOR,
+    EXPORT_CLICK_IMAGE = EXPORT_DETECTOR,
+    EXPORT_CLICK,
+    EXPORT_PARTS
 } export_part;
 
 typedef struct part_options {

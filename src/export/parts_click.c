@@ -118,7 +118,8 @@ void build_click(building *b)
     tensor *image = add(b->r, reshape(b->r, embed, 3, (int64_t[]){1, t * t, d}), rough);
     fine0 = reshape(b->r, fine0, 3, (int64_t[]){4 * t, 4 * t, d / 8});
     fine1 = reshape(b->r, fine1, 3, (int64_t[]){2 * t, 2 * t, d / 4});
-    mask_decoder_forward(b->r, &b->m->mask_decoder, image, prompt_grid(b->r, &b->m->prompt, t), tokens, fine0, fine1, &out);
+    mask_decoder_forward(b->r, &b->m->mask_decoder, image, prompt_grid(b->r, &b->m->prompt, t), tokens, fine0, fine1,
+                         &out);
     if (!build_lower(b))
         return;
     int64_t dim[MAX_AXES] = {1, MASK_GUESSES, 4 * t, 4 * t};

@@ -115,7 +115,8 @@ static const char *numbers(emitter *e, const gnode *n, float v, int count)
     char name[80];
     bool half = half_node(e->half, n);
     snprintf(name, sizeof name, "%snumber_%.9g_%d", half ? "f16_" : "", (double)v, count);
-    return constant(e, name, half ? DT_F16 : DT_F32, count, (source){.value = -1, .f = v, .is_float = true, .half = half});
+    return constant(e, name, half ? DT_F16 : DT_F32, count,
+                    (source){.value = -1, .f = v, .is_float = true, .half = half});
 }
 
 static const char *number(emitter *e, const gnode *n, float v)
@@ -176,8 +177,8 @@ static void node(emitter *e, const gnode *n, const char *op, const char *const *
 }
 
 /* A helper node with a name made of the node's and `part`; its output has the same name, put into `out`. */
-static const char *step(emitter *e, const gnode *n, const char *op, const char *part, const char *a, const char *b, char *out,
-                        size_t room)
+static const char *step(emitter *e, const gnode *n, const char *op, const char *part, const char *a, const char *b,
+                        char *out, size_t room)
 {
     const char *in[2] = {a, b}, *names[1] = {out};
     snprintf(out, room, "%s/%s", n->name, part);
@@ -249,7 +250,8 @@ static void put_group_norm(emitter *e, const gnode *n, const char *op)
     (void)op;
     dims_of(e, n->in[0], dim);
     dim[0] = dim[0] < 0 ? 0 : dim[0];
-    step(e, n, "Reshape", "groups", operand(e, n, 0), integers(e, (int64_t[]){0, groups, -1}, 3), grouped, sizeof grouped);
+    step(e, n, "Reshape", "groups", operand(e, n, 0), integers(e, (int64_t[]){0, groups, -1}, 3), grouped,
+         sizeof grouped);
     const char *one = numbers(e, n, 1, (int)groups), *zero = numbers(e, n, 0, (int)groups);
     snprintf(normal, sizeof normal, "%s/normal", n->name);
     onnx_node(e->w, "InstanceNormalization", normal, (const char *[]){grouped, one, zero}, 3, &name, 1);
@@ -290,7 +292,8 @@ static void put_max_pool2(emitter *e, const gnode *n, const char *op)
     onnx_attribute_ints(e->w, "strides", (int64_t[]){2, 2}, 2);
 }
 
-/* The shape of a node's output where -1 is not allowed: with a free batch its first number comes from the first input. */
+/* The shape of a node's output where -1 is not allowed: with a free batch its first number comes from the first input.
+ */
 static const char *full_shape(emitter *e, const gnode *n)
 {
     static const char batch[] = "batch/size", whole[] = "batch/shape";
@@ -302,8 +305,8 @@ static const char *full_shape(emitter *e, const gnode *n)
         const char *out = whole;
         onnx_node(e->w, "Shape", whole, (const char *[]){name_of(e, e->g->input[0])}, 1, &out, 1);
         out = batch;
-        onnx_node(e->w, "Slice", batch, (const char *[]){whole, integers(e, (int64_t[]){0}, 1), integers(e, (int64_t[]){1}, 1)}, 3,
-                  &out, 1);
+        onnx_node(e->w, "Slice", batch,
+                  (const char *[]){whole, integers(e, (int64_t[]){0}, 1), integers(e, (int64_t[]){1}, 1)}, 3, &out, 1);
         e->batch_made = true;
     }
     snprintf(name, sizeof name, "%s/shape", n->name);
@@ -344,7 +347,8 @@ static void put_transpose(emitter *e, const gnode *n, const char *op)
 
 static void put_slice(emitter *e, const gnode *n, const char *op)
 {
-    const char *more[3] = {integers(e, &n->n[1], 1), integers(e, (int64_t[]){n->n[1] + n->n[2]}, 1), integers(e, n->n, 1)};
+    const char *more[3] = {integers(e, &n->n[1], 1), integers(e, (int64_t[]){n->n[1] + n->n[2]}, 1),
+                           integers(e, n->n, 1)};
     node(e, n, op, more, 3);
 }
 
@@ -410,18 +414,41 @@ static const struct {
     const char *op;
     void (*put)(emitter *e, const gnode *n, const char *op);
 } table[P_COUNT] = {
-    [P_ADD] = {"Add", as_is}, [P_SUB] = {"Sub", as_is}, [P_MUL] = {"Mul", as_is}, [P_DIV] = {"Div", as_is},
-    [P_MAX] = {"Max", as_is}, [P_MIN] = {"Min", as_is}, [P_RELU] = {"Relu", as_is}, [P_SIGMOID] = {"Sigmoid", as_is},
-    [P_GELU] = {"Gelu", put_gelu}, [P_SIN] = {"Sin", as_is}, [P_COS] = {"Cos", as_is}, [P_LOG] = {"Log", as_is},
-    [P_ABS] = {"Abs", as_is}, [P_SIGN] = {"Sign", as_is}, [P_IDENTITY] = {"Identity", as_is},
-    [P_MATMUL] = {"MatMul", as_is}, [P_SOFTMAX] = {"Softmax", put_softmax}, [P_NORM] = {"LayerNormalization", put_norm},
-    [P_GROUP_NORM] = {"GroupNormalization", put_group_norm}, [P_CONV] = {"Conv", put_conv},
-    [P_CONV_UP2] = {"ConvTranspose", put_conv_up2}, [P_MAX_POOL2] = {"MaxPool", put_max_pool2},
-    [P_RESIZE_NEAREST] = {"Resize", put_resize}, [P_RESIZE_LINEAR] = {"Resize", put_resize},
-    [P_RESHAPE] = {"Reshape", put_shape}, [P_TRANSPOSE] = {"Transpose", put_transpose}, [P_SLICE] = {"Slice", put_slice},
-    [P_CONCAT] = {"Concat", put_concat}, [P_EXPAND] = {"Expand", put_expand}, [P_PAD_FRONT] = {"Pad", put_pad_front},
-    [P_GATHER] = {"Gather", put_gather}, [P_SUM] = {"ReduceSum", put_sum}, [P_EQUAL] = {"Equal", as_is},
-    [P_CAST] = {"Cast", put_cast}, [P_ROI_ALIGN] = {"RoiAlign", put_roi_align},
+    [P_ADD] = {"Add", as_is},
+    [P_SUB] = {"Sub", as_is},
+    [P_MUL] = {"Mul", as_is},
+    [P_DIV] = {"Div", as_is},
+    [P_MAX] = {"Max", as_is},
+    [P_MIN] = {"Min", as_is},
+    [P_RELU] = {"Relu", as_is},
+    [P_SIGMOID] = {"Sigmoid", as_is},
+    [P_GELU] = {"Gelu", put_gelu},
+    [P_SIN] = {"Sin", as_is},
+    [P_COS] = {"Cos", as_is},
+    [P_LOG] = {"Log", as_is},
+    [P_ABS] = {"Abs", as_is},
+    [P_SIGN] = {"Sign", as_is},
+    [P_IDENTITY] = {"Identity", as_is},
+    [P_MATMUL] = {"MatMul", as_is},
+    [P_SOFTMAX] = {"Softmax", put_softmax},
+    [P_NORM] = {"LayerNormalization", put_norm},
+    [P_GROUP_NORM] = {"GroupNormalization", put_group_norm},
+    [P_CONV] = {"Conv", put_conv},
+    [P_CONV_UP2] = {"ConvTranspose", put_conv_up2},
+    [P_MAX_POOL2] = {"MaxPool", put_max_pool2},
+    [P_RESIZE_NEAREST] = {"Resize", put_resize},
+    [P_RESIZE_LINEAR] = {"Resize", put_resize},
+    [P_RESHAPE] = {"Reshape", put_shape},
+    [P_TRANSPOSE] = {"Transpose", put_transpose},
+    [P_SLICE] = {"Slice", put_slice},
+    [P_CONCAT] = {"Concat", put_concat},
+    [P_EXPAND] = {"Expand", put_expand},
+    [P_PAD_FRONT] = {"Pad", put_pad_front},
+    [P_GATHER] = {"Gather", put_gather},
+    [P_SUM] = {"ReduceSum", put_sum},
+    [P_EQUAL] = {"Equal", as_is},
+    [P_CAST] = {"Cast", put_cast},
+    [P_ROI_ALIGN] = {"RoiAlign", put_roi_align},
     [P_GRID_SAMPLE] = {"GridSample", put_grid_sample},
 };
 
@@ -522,8 +549,8 @@ static void put_values(emitter *e)
     for (int i = 0; i < g->inputs + g->outputs; i++) {
         int v = i < g->inputs ? g->input[i] : g->output[i - g->inputs];
         dims_of(e, v, dim);
-        onnx_value(e->w, i < g->inputs ? ONNX_INPUT : ONNX_OUTPUT, name_of(e, v), g->value[v].type, g->value[v].axes, dim,
-                   "batch");
+        onnx_value(e->w, i < g->inputs ? ONNX_INPUT : ONNX_OUTPUT, name_of(e, v), g->value[v].type, g->value[v].axes,
+                   dim, "batch");
     }
 }
 

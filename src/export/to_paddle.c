@@ -274,19 +274,41 @@ static const struct {
     const char *op;
     int (*put)(emitter *e, const gnode *n, const char *op);
 } table[P_COUNT] = {
-    [P_ADD] = {"1.add", as_is}, [P_SUB] = {"1.subtract", as_is}, [P_MUL] = {"1.multiply", as_is},
-    [P_DIV] = {"1.divide", as_is}, [P_MAX] = {"1.maximum", as_is}, [P_MIN] = {"1.minimum", as_is},
-    [P_RELU] = {"1.relu", as_is}, [P_SIGMOID] = {"1.sigmoid", as_is}, [P_GELU] = {"1.gelu", put_gelu},
-    [P_SIN] = {"1.sin", as_is}, [P_COS] = {"1.cos", as_is}, [P_LOG] = {"1.log", as_is}, [P_ABS] = {"1.abs", as_is},
-    [P_SIGN] = {"1.sign", as_is}, [P_IDENTITY] = {"1.assign", as_is}, [P_MATMUL] = {"1.matmul", put_matmul},
-    [P_SOFTMAX] = {"1.softmax", put_softmax}, [P_NORM] = {"1.layer_norm", put_norm},
-    [P_GROUP_NORM] = {"1.group_norm", put_group_norm}, [P_CONV] = {"1.conv2d", put_conv},
-    [P_CONV_UP2] = {"1.conv2d_transpose", put_conv_up2}, [P_MAX_POOL2] = {"1.pool2d", put_max_pool2},
-    [P_RESIZE_NEAREST] = {"1.nearest_interp", put_resize}, [P_RESIZE_LINEAR] = {"1.bilinear_interp", put_resize},
-    [P_RESHAPE] = {"1.reshape", put_shape}, [P_TRANSPOSE] = {"1.transpose", put_transpose}, [P_SLICE] = {"1.slice", put_slice},
-    [P_CONCAT] = {"1.concat", put_concat}, [P_EXPAND] = {"1.expand", put_shape}, [P_PAD_FRONT] = {"1.concat", put_pad_front},
-    [P_GATHER] = {"1.embedding", put_gather}, [P_SUM] = {"1.sum", put_sum}, [P_EQUAL] = {"1.equal", as_is},
-    [P_CAST] = {"1.cast", put_cast}, [P_ROI_ALIGN] = {"1.roi_align", put_roi_align},
+    [P_ADD] = {"1.add", as_is},
+    [P_SUB] = {"1.subtract", as_is},
+    [P_MUL] = {"1.multiply", as_is},
+    [P_DIV] = {"1.divide", as_is},
+    [P_MAX] = {"1.maximum", as_is},
+    [P_MIN] = {"1.minimum", as_is},
+    [P_RELU] = {"1.relu", as_is},
+    [P_SIGMOID] = {"1.sigmoid", as_is},
+    [P_GELU] = {"1.gelu", put_gelu},
+    [P_SIN] = {"1.sin", as_is},
+    [P_COS] = {"1.cos", as_is},
+    [P_LOG] = {"1.log", as_is},
+    [P_ABS] = {"1.abs", as_is},
+    [P_SIGN] = {"1.sign", as_is},
+    [P_IDENTITY] = {"1.assign", as_is},
+    [P_MATMUL] = {"1.matmul", put_matmul},
+    [P_SOFTMAX] = {"1.softmax", put_softmax},
+    [P_NORM] = {"1.layer_norm", put_norm},
+    [P_GROUP_NORM] = {"1.group_norm", put_group_norm},
+    [P_CONV] = {"1.conv2d", put_conv},
+    [P_CONV_UP2] = {"1.conv2d_transpose", put_conv_up2},
+    [P_MAX_POOL2] = {"1.pool2d", put_max_pool2},
+    [P_RESIZE_NEAREST] = {"1.nearest_interp", put_resize},
+    [P_RESIZE_LINEAR] = {"1.bilinear_interp", put_resize},
+    [P_RESHAPE] = {"1.reshape", put_shape},
+    [P_TRANSPOSE] = {"1.transpose", put_transpose},
+    [P_SLICE] = {"1.slice", put_slice},
+    [P_CONCAT] = {"1.concat", put_concat},
+    [P_EXPAND] = {"1.expand", put_shape},
+    [P_PAD_FRONT] = {"1.concat", put_pad_front},
+    [P_GATHER] = {"1.embedding", put_gather},
+    [P_SUM] = {"1.sum", put_sum},
+    [P_EQUAL] = {"1.equal", as_is},
+    [P_CAST] = {"1.cast", put_cast},
+    [P_ROI_ALIGN] = {"1.roi_align", put_roi_align},
     [P_GRID_SAMPLE] = {"1.grid_sample", put_grid_sample},
 };
 
@@ -350,7 +372,8 @@ static int write_parameters(graph *g, const char *path, param_values values, voi
 {
     const gvalue **list = malloc(sizeof *list * (size_t)(g->values + 1));
     file_writer w;
-    int count = 0, code = list ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
+    int count = 0, code = list ? file_writer_open(&w, path, err)
+                               : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
     if (code) {
         free(list);
         return code;
@@ -377,8 +400,9 @@ int graph_to_paddle(graph *g, const char *prefix, param_values values, void *use
     emitter e = {.g = g, .id = calloc((size_t)g->values + 1, sizeof *e.id)};
     text_printf(&program, "%s.json", prefix);
     text_printf(&parameters, "%s.pdiparams", prefix);
-    int code = e.id && !program.failed && !parameters.failed ? 0
-                                                             : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", prefix);
+    int code = e.id && !program.failed && !parameters.failed
+                   ? 0
+                   : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", prefix);
     if (!code) {
         graph_prune(g);
         put_program(&e);
@@ -434,7 +458,8 @@ int model_to_pdparams(const sam3 *m, const char *path, param_values values, void
     file_writer w;
     text part = {0};
     size_t count = 0;
-    int code = name ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
+    int code =
+        name ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
     if (code) {
         free(name);
         return code;

@@ -8,8 +8,8 @@
 /* Writes PREFIX.json and PREFIX.pdiparams. */
 int graph_to_paddle(graph *g, const char *prefix, param_values values, void *user, samite_error *err);
 
-/* Writes all weights under their official names as f32; matrices of linear layers are [in, out], as Paddle's layers want
- * them. */
+/* Writes all weights under their official names as f32; matrices of linear layers are [in, out], as Paddle's layers
+ * want them. */
 int model_to_pdparams(const sam3 *m, const char *path, param_values values, void *user, samite_error *err);
 
 #endif

@@ -12,20 +12,31 @@ static int64_t source_row(const weight_view *v, int64_t i)
     return v->first + block * v->halves + (k < half ? 2 * k : 2 * (k - half) + 1);
 }
 
+enum { TILE = 32 };     /* rows and columns that are turned together, so that both sides stay in the cache */
+
+static void turn_tile(float *out, const weight_view *v, const float *values, int64_t cols, int64_t i0, int64_t c0)
+{
+    int64_t i1 = i0 + TILE < v->rows ? i0 + TILE : v->rows, c1 = c0 + TILE < cols ? c0 + TILE : cols;
+    for (int64_t i = i0; i < i1; i++) {
+        const float *row = values + source_row(v, i) * cols;
+        for (int64_t c = c0; c < c1; c++)
+            out[c * v->rows + i] = row[c];
+    }
+}
+
 void view_fill(float *out, const weight_view *v, const float *values)
 {
     int64_t cols = v->p->t.dim[0] ? tensor_count(&v->p->t) / v->p->t.dim[0] : 0;
     if (!v->rows) {
         memcpy(out, values, sizeof *out * (size_t)tensor_count(&v->p->t));
-        return;
-    }
-    for (int64_t i = 0; i < v->rows; i++) {
-        const float *row = values + source_row(v, i) * cols;
-        if (v->transpose)
-            for (int64_t c = 0; c < cols; c++)
-                out[c * v->rows + i] = row[c];
-        else
-            memcpy(out + i * cols, row, sizeof *out * (size_t)cols);
+    } else if (v->transpose) {
+#pragma omp parallel for schedule(static)
+        for (int64_t i = 0; i < v->rows; i += TILE)
+            for (int64_t c = 0; c < cols; c += TILE)
+                turn_tile(out, v, values, cols, i, c);
+    } else {
+        for (int64_t i = 0; i < v->rows; i++)
+            memcpy(out + i * cols, values + source_row(v, i) * cols, sizeof *out * (size_t)cols);
     }
 }
 

@@ -26,7 +26,7 @@ typedef struct onnx_writer onnx_writer;
 /* Fills the bytes of tensor number `index` (as counted by onnx_tensor). false: out of memory. */
 typedef bool (*onnx_fill)(void *user, size_t index, void *out, size_t bytes);
 
-onnx_writer *onnx_writer_new(void);                        /* NULL: out of memory; later failures are told by onnx_write */
+onnx_writer *onnx_writer_new(void); /* NULL: out of memory; later failures are told by onnx_write */
 void         onnx_writer_free(onnx_writer *w);
 
 /* Begins a node; the attributes that follow belong to it. An input "" is an omitted one. */
@@ -37,17 +37,19 @@ void onnx_attribute_ints(onnx_writer *w, const char *name, const int64_t *v, int
 void onnx_attribute_float(onnx_writer *w, const char *name, float v);
 void onnx_attribute_text(onnx_writer *w, const char *name, const char *v);
 
-/* Declares a tensor of the model; returns its index. `inside`: small, and read by converters: never in the data file. */
+/* Declares a tensor of the model; returns its index. `inside`: small, and read by converters: never in the data file.
+ */
 size_t onnx_tensor(onnx_writer *w, const char *name, dtype type, int axes, const int64_t *dim, bool inside);
 
 enum { ONNX_INPUT = 11, ONNX_OUTPUT = 12, ONNX_INNER = 13 };
 /* A dimension of -1 is written as `symbol`. */
-void onnx_value(onnx_writer *w, int kind, const char *name, dtype type, int axes, const int64_t *dim, const char *symbol);
+void onnx_value(onnx_writer *w, int kind, const char *name, dtype type, int axes, const int64_t *dim,
+                const char *symbol);
 void onnx_metadata(onnx_writer *w, const char *key, const char *value);
 
 /* Writes PATH and, if `external`, PATH.data beside it. Both appear whole or not at all. */
-int onnx_write(onnx_writer *w, const char *path, const char *graph_name, const char *version, bool external, onnx_fill fill,
-               void *user, samite_error *err);
+int onnx_write(onnx_writer *w, const char *path, const char *graph_name, const char *version, bool external,
+               onnx_fill fill, void *user, samite_error *err);
 
 /* ---- reading ---- */
 

@@ -100,7 +100,8 @@ static int check_all(checking *c, bool dynamic)
         code = check_node(c, &f->node[i]);
     for (size_t i = 0; i < f->outputs && !code; i++) {
         char *name = keep(c, f->output[i].name);
-        code = name && name_map_get(c->made, name) >= 0 ? 0 : bad(c, f->output[i].name, "is an output that nothing makes");
+        code =
+            name && name_map_get(c->made, name) >= 0 ? 0 : bad(c, f->output[i].name, "is an output that nothing makes");
     }
     if (!code)
         code = check_values(c, f->input, f->inputs, dynamic);

@@ -151,8 +151,8 @@ static int open_data(reading *r)
     memcpy(name, l.s, l.n);
     name[l.n] = 0;
     if (!strncmp(name, "..", 2) || strstr(name, "/.."))
-        return fail(r->err, SAMITE_INPUT, "%s: its data file \"%s\" lies outside its folder, which is not allowed", r->path,
-                    name);
+        return fail(r->err, SAMITE_INPUT, "%s: its data file \"%s\" lies outside its folder, which is not allowed",
+                    r->path, name);
     const char *slash = strrchr(r->path, '/');
     text path = {0};
     text_add(&path, r->path, slash ? (size_t)(slash + 1 - r->path) : 0);
@@ -164,7 +164,8 @@ static int open_data(reading *r)
         if (!t->external)
             continue;
         if (t->offset > r->f->data.size || t->bytes > r->f->data.size - t->offset)
-            code = fail(r->err, SAMITE_INPUT, "%s is too short: %.*s of %s ends at byte %llu, the file has %zu; copy it again",
+            code = fail(r->err, SAMITE_INPUT,
+                        "%s is too short: %.*s of %s ends at byte %llu, the file has %zu; copy it again",
                         r->f->data.path, (int)(t->name.n < 120 ? t->name.n : 120), t->name.s, r->path,
                         (unsigned long long)(t->offset + t->bytes), r->f->data.size);
         else

@@ -29,8 +29,8 @@ struct onnx_writer {
 
 int onnx_type(dtype d)
 {
-    static const int codes[DT_COUNT] = {[DT_F32] = 1, [DT_U8] = 2, [DT_I8] = 3, [DT_I16] = 5, [DT_I32] = 6, [DT_I64] = 7,
-                                        [DT_BOOL] = 9, [DT_F16] = 10, [DT_F64] = 11, [DT_BF16] = 16};
+    static const int codes[DT_COUNT] = {[DT_F32] = 1, [DT_U8] = 2,   [DT_I8] = 3,   [DT_I16] = 5,  [DT_I32] = 6,
+                                        [DT_I64] = 7, [DT_BOOL] = 9, [DT_F16] = 10, [DT_F64] = 11, [DT_BF16] = 16};
     return codes[d];
 }
 
@@ -157,7 +157,8 @@ size_t onnx_tensor(onnx_writer *w, const char *name, dtype type, int axes, const
     return w->tensors++;
 }
 
-void onnx_value(onnx_writer *w, int kind, const char *name, dtype type, int axes, const int64_t *dim, const char *symbol)
+void onnx_value(onnx_writer *w, int kind, const char *name, dtype type, int axes, const int64_t *dim,
+                const char *symbol)
 {
     text value = {0}, holder = {0}, tensor = {0}, shape = {0};
     for (int i = 0; i < axes; i++) {
@@ -348,7 +349,8 @@ static int write_data(const char *path, const onnx_writer *w, const filling *f, 
     return fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
 }
 
-static int write_model(const char *path, onnx_writer *w, const layout *l, bool external, const filling *f, samite_error *err)
+static int write_model(const char *path, onnx_writer *w, const layout *l, bool external, const filling *f,
+                       samite_error *err)
 {
     file_writer model;
     int code = file_writer_open(&model, path, err);
@@ -360,8 +362,8 @@ static int write_model(const char *path, onnx_writer *w, const layout *l, bool e
     return fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
 }
 
-int onnx_write(onnx_writer *w, const char *path, const char *graph_name, const char *version, bool external, onnx_fill fill,
-               void *user, samite_error *err)
+int onnx_write(onnx_writer *w, const char *path, const char *graph_name, const char *version, bool external,
+               onnx_fill fill, void *user, samite_error *err)
 {
     text data_path = {0};
     layout l = {.size = 0};
@@ -377,8 +379,9 @@ int onnx_write(onnx_writer *w, const char *path, const char *graph_name, const c
     if (!ok)
         code = fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
     else if (l.size > INT32_MAX)
-        code = fail(err, SAMITE_USAGE, "%s would have %llu bytes, and ONNX files end at 2 GiB: keep the weights in a data file",
-                    path, (unsigned long long)l.size);
+        code = fail(err, SAMITE_USAGE,
+                    "%s would have %llu bytes, and ONNX files end at 2 GiB: keep the weights in a data file", path,
+                    (unsigned long long)l.size);
     if (!code && external)
         code = write_data(data_path.data, w, &f, err);
     if (!code)

@@ -275,7 +275,8 @@ int pir_write(pir *p, const char *path, samite_error *err)
     int code = file_writer_open(&w, path, err);
     if (code)
         return code;
-    file_printf(&w, "{\"base_code\":{\"magic\":\"pir\",\"trainable\":true,\"version\":1},\"program\":{\"regions\":[{\"#\":"
+    file_printf(&w,
+                "{\"base_code\":{\"magic\":\"pir\",\"trainable\":true,\"version\":1},\"program\":{\"regions\":[{\"#\":"
                 "\"region_0\",\"blocks\":[{\"#\":\"block_0\",\"args\":[],\"ops\":[\n");
     file_write(&w, p->ops.data ? p->ops.data : "", p->ops.size);
     file_printf(&w, "\n]}]}]}}\n");

@@ -29,7 +29,8 @@ typedef struct pb_field {
 
 pb_reader pb_read(const void *data, size_t size);
 bool      pb_next(pb_reader *r, pb_field *f);                 /* false: no more fields, or broken */
-/* The numbers of a repeated integer field, whether packed or not: appends to out[0..*count), at most `room`; false: more. */
+/* The numbers of a repeated integer field, whether packed or not: appends to out[0..*count), at most `room`; false:
+ * more. */
 bool      pb_integers(const pb_field *f, int64_t *out, int *count, int room);
 
 #endif

@@ -1,5 +1,5 @@
-/* ascend.c - .om models on an Ascend NPU through its runtime, loaded at run time. Outputs stay on the device as well, so that
- * a picture's features are not sent back for every prompt. */
+/* ascend.c - .om models on an Ascend NPU through its runtime, loaded at run time. Outputs stay on the device as well,
+ * so that a picture's features are not sent back for every prompt. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -49,8 +49,8 @@ static int check(const ascend_engine *a, int code, const char *function, const c
         return 0;
     const char *more = a->f.aclGetRecentErrMsg();
     return fail(err, code == 200000 || code == 207001 || code == 245000 ? SAMITE_RESOURCE : SAMITE_INPUT,
-                "Ascend: %s failed with %d (%s), %s%s%s", function, code, acl_hint(code), what, more && *more ? ": " : "",
-                more ? more : "");
+                "Ascend: %s failed with %d (%s), %s%s%s", function, code, acl_hint(code), what,
+                more && *more ? ": " : "", more ? more : "");
 }
 
 #define TRY(a, what, function, ...) check(a, (a)->f.function(__VA_ARGS__), #function, what, err)
@@ -124,8 +124,8 @@ static int describe(ascend_engine *a, ascend_part *p, samite_error *err)
     p->inputs = a->f.aclmdlGetNumInputs(p->desc);
     p->outputs = a->f.aclmdlGetNumOutputs(p->desc);
     if (p->inputs > MOST_VALUES || p->outputs > MOST_VALUES)
-        return fail(err, SAMITE_INPUT, "%s has %zu inputs and %zu outputs: at most %d are supported", p->path, p->inputs,
-                    p->outputs, MOST_VALUES);
+        return fail(err, SAMITE_INPUT, "%s has %zu inputs and %zu outputs: at most %d are supported", p->path,
+                    p->inputs, p->outputs, MOST_VALUES);
     return 0;
 }
 
@@ -226,8 +226,10 @@ static int give_input(ascend_part *p, size_t i, const engine_tensor *t, void **a
     }
     const void *bytes = converted(t, wanted, &owned);
     if (!bytes)
-        return fail(err, SAMITE_INPUT, "%s wants %zu bytes for %s, and %zu were to be given: was it converted from this export, "
-                    "with fixed shapes?", p->path, wanted, t->name, engine_bytes(t));
+        return fail(err, SAMITE_INPUT,
+                    "%s wants %zu bytes for %s, and %zu were to be given: was it converted from this export, "
+                    "with fixed shapes?",
+                    p->path, wanted, t->name, engine_bytes(t));
     int code = reserve(a, &p->in[i], wanted, t->name, err);
     if (!code)
         code = TRY(a, t->name, aclrtMemcpy, p->in[i].at, wanted, bytes, wanted, ACL_TO_DEVICE);
@@ -271,8 +273,9 @@ static int make_inputs(ascend_part *p, data_set *s, const engine_tensor *in, int
         const engine_tensor *t = find_input(p, i, in, inputs);
         void *at = NULL;
         if (!t)
-            return fail(err, SAMITE_INPUT, "%s has an input %s, which nothing is known of: it is no part of this export",
-                        p->path, a->f.aclmdlGetInputNameByIndex(p->desc, i));
+            return fail(err, SAMITE_INPUT,
+                        "%s has an input %s, which nothing is known of: it is no part of this export", p->path,
+                        a->f.aclmdlGetInputNameByIndex(p->desc, i));
         code = give_input(p, i, t, &at, err);
         if (!code)
             code = add_buffer(a, s, at, a->f.aclmdlGetInputSizeByIndex(p->desc, i), t->name, err);
@@ -328,7 +331,8 @@ static int shape_of(ascend_part *p, const data_set *s, size_t i, shape *out, sam
     *out = (shape){.axes = (int)dims.count, .count = 1};
     for (size_t k = 0; k < dims.count; k++) {
         if (dims.dim[k] < 1 || out->count > INT_MAX / (size_t)dims.dim[k])
-            return fail(err, SAMITE_INPUT, "an output of %s has the size %lld along an axis", p->path, (long long)dims.dim[k]);
+            return fail(err, SAMITE_INPUT, "an output of %s has the size %lld along an axis", p->path,
+                        (long long)dims.dim[k]);
         out->dim[k] = dims.dim[k];
         out->count *= (size_t)dims.dim[k];
     }
@@ -350,7 +354,8 @@ static int take_output(ascend_part *p, const data_set *s, size_t i, engine_tenso
     if (code)
         return code;
     if (p->out[i].size < form.count * each)
-        return fail(err, SAMITE_INPUT, "output %s of %s has %zu bytes, less than its shape needs", t->name, p->path, p->out[i].size);
+        return fail(err, SAMITE_INPUT, "output %s of %s has %zu bytes, less than its shape needs", t->name, p->path,
+                    p->out[i].size);
     /* f16 lands in the upper half of the buffer and is widened from its start on. */
     char *to = (char *)t->data + (4 - each) * form.count;
     code = TRY(a, t->name, aclrtMemcpy, to, form.count * each, p->out[i].at, form.count * each, ACL_TO_HOST);
@@ -381,13 +386,15 @@ static int take_outputs(ascend_part *p, const data_set *s, engine_tensor *out, i
         size_t i = 0;
         while (i < p->outputs && !is_named(a->f.aclmdlGetOutputNameByIndex(p->desc, i), out[k].name))
             i++;
-        code = i < p->outputs ? take_output(p, s, i, &out[k], err)
-                              : fail(err, SAMITE_INPUT, "%s has no output %s: it is no part of this export", p->path, out[k].name);
+        code = i < p->outputs
+                   ? take_output(p, s, i, &out[k], err)
+                   : fail(err, SAMITE_INPUT, "%s has no output %s: it is no part of this export", p->path, out[k].name);
     }
     return code;
 }
 
-static int part_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs, samite_error *err)
+static int part_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs,
+                    samite_error *err)
 {
     ascend_part *p = (ascend_part *)part;
     ascend_engine *a = (ascend_engine *)part->e;
@@ -453,7 +460,8 @@ int ascend_open(engine **out, const char *device, const engine_options *e, samit
 {
     const char *home = getenv("ASCEND_TOOLKIT_HOME");
     char at_home[512];
-    snprintf(at_home, sizeof at_home, "%s/lib64/libascendcl.so", home ? home : "/usr/local/Ascend/ascend-toolkit/latest");
+    snprintf(at_home, sizeof at_home, "%s/lib64/libascendcl.so",
+             home ? home : "/usr/local/Ascend/ascend-toolkit/latest");
     const char *const names[] = {"libascendcl.so", at_home, NULL};
     ascend_engine *a = calloc(1, sizeof *a);
     char *end = NULL;

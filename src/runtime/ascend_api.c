@@ -11,8 +11,10 @@ int acl_find(acl_functions *f, void *handle, const char *library, samite_error *
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         void *symbol = dlsym(handle, table[i].name);
         if (!symbol)
-            return fail(err, SAMITE_INPUT, "%s has no %s: it is no Ascend runtime of CANN 6 or newer, or only the stub for "
-                        "linking from devlib", library, table[i].name);
+            return fail(err, SAMITE_INPUT,
+                        "%s has no %s: it is no Ascend runtime of CANN 6 or newer, or only the stub for "
+                        "linking from devlib",
+                        library, table[i].name);
         memcpy(table[i].at, &symbol, sizeof symbol);
     }
     return 0;
@@ -20,7 +22,8 @@ int acl_find(acl_functions *f, void *handle, const char *library, samite_error *
 
 const char *acl_hint(int code)
 {
-    static const struct { int from, to; const char *hint; } hints[] = {
+    static const struct { int from, to; const char *hint;
+    } hints[] = {
         {100000, 100000, "an argument was refused"},
         {100001, 100001, "the runtime was not initialised"},
         {100003, 100003, "the .om file cannot be read: check the path, or convert it again"},
@@ -36,13 +39,15 @@ const char *acl_hint(int code)
         {207000, 207000, "this chip lacks the feature"},
         {207001, 207001, "the device is out of memory: unload other programs, or use a smaller input size"},
         {207004, 207004, "no device: check the driver with npu-smi info"},
-        {207006, 207006, "no permission for /dev/davinci*: add the user to the group HwHiAiUser, or map the device into the "
-                         "container"},
+        {207006, 207006,
+         "no permission for /dev/davinci*: add the user to the group HwHiAiUser, or map the device into the "
+         "container"},
         {245000, 245000, "the device is out of memory"},
         {507008, 507008, "the .om was made for another chip: convert it with the chip name that npu-smi info shows"},
         {507011, 507011, "the model failed while running: look into ~/ascend/log"},
-        {507014, 507018, "a kernel failed or took too long: look into ~/ascend/log; is the kernels package of this chip "
-                         "installed?"},
+        {507014, 507018,
+         "a kernel failed or took too long: look into ~/ascend/log; is the kernels package of this chip "
+         "installed?"},
         {507033, 507033, "the device could not be set up: is another program using it?"},
         {507899, 507900, "the driver failed: look into ~/ascend/log"},
         {545000, 545009, "the model could not be loaded: .om newer than the runtime, missing weight folder, or memory"},

@@ -26,7 +26,8 @@ int engine_open(engine **out, const char *name, const engine_options *o, samite_
     for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
         if (strlen(engines[i].name) == n && !strncmp(engines[i].name, name, n))
             return engines[i].open(out, name[n] ? name + n + 1 : "", o, err);
-    return fail(err, SAMITE_USAGE, "there is no engine \"%s\": native, onnxruntime[:PROVIDER], openvino[:DEVICE], ascend[:NUMBER]", name);
+    return fail(err, SAMITE_USAGE,
+                "there is no engine \"%s\": native, onnxruntime[:PROVIDER], openvino[:DEVICE], ascend[:NUMBER]", name);
 }
 
 void engine_close(engine *e)
@@ -132,8 +133,8 @@ static void *search_packages(const char *pattern, char *path, size_t room)
     char local[512];
     const char *home = getenv("HOME"), *environment = getenv("VIRTUAL_ENV");
     snprintf(local, sizeof local, "%s/.local", home ? home : "");
-    const char *const roots[] = {environment && *environment ? environment : NULL, home && *home ? local : NULL, "/usr/local",
-                                 "/usr"};
+    const char *const roots[] = {environment && *environment ? environment : NULL, home && *home ? local : NULL,
+                                 "/usr/local", "/usr"};
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
         void *h = roots[i] ? open_in_packages(roots[i], "site-packages", pattern, path, room) : NULL;
         if (!h && roots[i])
@@ -152,13 +153,16 @@ int engine_library(void **handle, char *path, size_t room, const char *given, co
     if (chosen && *chosen) {
         *handle = open_named(chosen, path, room);
         const char *why = *handle ? NULL : dlerror();
-        return *handle ? 0 : fail(err, SAMITE_INPUT, "%s: cannot be loaded as %s: %s", chosen, what, why ? why : "unknown");
+        return *handle ? 0
+                       : fail(err, SAMITE_INPUT, "%s: cannot be loaded as %s: %s", chosen, what, why ? why : "unknown");
     }
     for (int i = 0; names[i] && !*handle; i++)
         *handle = open_named(names[i], path, room);
     if (!*handle)
         *handle = search_packages(pattern, path, room);
-    return *handle ? 0 : fail(err, SAMITE_INPUT, "%s was not found: install it%s%s%s, or give the path of its library, or set %s",
-                              what, strchr(what, ' ') ? "" : " (pip install ", strchr(what, ' ') ? "" : what,
-                              strchr(what, ' ') ? "" : ")", env);
+    return *handle ? 0
+                   : fail(err, SAMITE_INPUT,
+                          "%s was not found: install it%s%s%s, or give the path of its library, or set %s", what,
+                          strchr(what, ' ') ? "" : " (pip install ", strchr(what, ' ') ? "" : what,
+                          strchr(what, ' ') ? "" : ")", env);
 }

@@ -120,7 +120,8 @@ static void text_part(const native *n, run *r, io *x)
             mask[i] = index[i] == 0;
     }
     tensor *said = text_forward(r, &n->net->text, run_indices(r, index, 2, ids->dim));
-    float *to = run_ok(r) ? output(x, "text_memory_resized", 3, (int64_t[]){said->dim[1], said->dim[0], said->dim[2]}) : NULL;
+    float *to =
+        run_ok(r) ? output(x, "text_memory_resized", 3, (int64_t[]){said->dim[1], said->dim[0], said->dim[2]}) : NULL;
     for (int64_t b = 0; to && b < said->dim[0]; b++)
         for (int64_t i = 0; i < said->dim[1]; i++)
             memcpy(to + (i * said->dim[0] + b) * said->dim[2], said->data + (b * said->dim[1] + i) * said->dim[2],
@@ -169,7 +170,8 @@ static void read_examples(io *x, example_list *out)
         boxes = !strcmp(x->in[i].name, "boxes") ? &x->in[i] : boxes;
         labels = !strcmp(x->in[i].name, "box_labels") ? &x->in[i] : labels;
     }
-    if (!boxes || !labels || boxes->axes != 3 || engine_count(labels) > 64 || engine_count(boxes) != 4 * engine_count(labels))
+    if (!boxes || !labels || boxes->axes != 3 || engine_count(labels) > 64 ||
+        engine_count(boxes) != 4 * engine_count(labels))
         return;
     for (int64_t i = 0; i < engine_count(labels); i++) {
         int64_t label = ((const int64_t *)labels->data)[i];
@@ -294,7 +296,8 @@ static int part_load(engine_part **out, engine *e, const char *name, samite_erro
     return fail(err, SAMITE_USAGE, "there is no part \"%s\"", name);
 }
 
-static int part_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs, samite_error *err)
+static int part_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs,
+                    samite_error *err)
 {
     run *r = run_open(&(run_options){.mode = RUN, .type = ((native_engine *)part->e)->n->type}, err);
     io x = {.in = in, .inputs = inputs, .out = out, .outputs = outputs, .err = err};

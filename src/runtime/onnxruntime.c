@@ -12,13 +12,42 @@
 
 /* Places in the table; functions are only ever added at its end. */
 enum {
-    GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION = 7, RUN_SESSION = 9, CREATE_SESSION_OPTIONS = 10,
-    SET_OPTIMIZATION = 23, SET_THREADS = 24, CREATE_TENSOR = 49, TENSOR_DATA = 51, ELEMENT_TYPE = 60, AXES_COUNT = 61, DIMENSIONS = 62, TYPE_AND_SHAPE = 65,
-    CPU_MEMORY = 69, RELEASE_ENV = 92, RELEASE_STATUS = 93, RELEASE_MEMORY = 94,
-    RELEASE_SESSION = 95, RELEASE_VALUE = 96, RELEASE_SHAPE = 99, RELEASE_OPTIONS = 100, PROVIDERS = 125,
-    RELEASE_PROVIDERS = 126, TENSORRT_V2 = 170, TENSORRT_CREATE = 171, TENSORRT_UPDATE = 172,
-    TENSORRT_RELEASE = 174, CUDA_V2 = 204, CUDA_CREATE = 205, CUDA_UPDATE = 206, CUDA_RELEASE = 208, APPEND = 216, CANN = 220,
-    CANN_CREATE = 221, CANN_UPDATE = 222, CANN_RELEASE = 224
+    GET_ERROR_MESSAGE = 2,
+    CREATE_ENV = 3,
+    CREATE_SESSION = 7,
+    RUN_SESSION = 9,
+    CREATE_SESSION_OPTIONS = 10,
+    SET_OPTIMIZATION = 23,
+    SET_THREADS = 24,
+    CREATE_TENSOR = 49,
+    TENSOR_DATA = 51,
+    ELEMENT_TYPE = 60,
+    AXES_COUNT = 61,
+    DIMENSIONS = 62,
+    TYPE_AND_SHAPE = 65,
+    CPU_MEMORY = 69,
+    RELEASE_ENV = 92,
+    RELEASE_STATUS = 93,
+    RELEASE_MEMORY = 94,
+    RELEASE_SESSION = 95,
+    RELEASE_VALUE = 96,
+    RELEASE_SHAPE = 99,
+    RELEASE_OPTIONS = 100,
+    PROVIDERS = 125,
+    RELEASE_PROVIDERS = 126,
+    TENSORRT_V2 = 170,
+    TENSORRT_CREATE = 171,
+    TENSORRT_UPDATE = 172,
+    TENSORRT_RELEASE = 174,
+    CUDA_V2 = 204,
+    CUDA_CREATE = 205,
+    CUDA_UPDATE = 206,
+    CUDA_RELEASE = 208,
+    APPEND = 216,
+    CANN = 220,
+    CANN_CREATE = 221,
+    CANN_UPDATE = 222,
+    CANN_RELEASE = 224
 };
 
 typedef void (*ort_fn)(void);
@@ -78,7 +107,8 @@ static int check_available(ort_engine *o, const char *full, samite_error *err)
     char **names = NULL;
     int count = 0, found = 0;
     text list = {0};
-    int code = check(o, CALL(o, PROVIDERS, (char ***, int *), &names, &count), "listing", "providers", SAMITE_FAILED, err);
+    int code =
+        check(o, CALL(o, PROVIDERS, (char ***, int *), &names, &count), "listing", "providers", SAMITE_FAILED, err);
     if (code)
         return code;
     for (int i = 0; i < count; i++) {
@@ -86,8 +116,8 @@ static int check_available(ort_engine *o, const char *full, samite_error *err)
         text_printf(&list, "%s%s", i ? ", " : "", names[i]);
     }
     if (!found)
-        code = fail(err, SAMITE_INPUT, "%s (ONNX Runtime %s) has no %s, only %s; install a build that has it", o->library,
-                    o->version, full, list.data ? list.data : "none");
+        code = fail(err, SAMITE_INPUT, "%s (ONNX Runtime %s) has no %s, only %s; install a build that has it",
+                    o->library, o->version, full, list.data ? list.data : "none");
     CALL(o, RELEASE_PROVIDERS, (char **, int), names, count);
     text_free(&list);
     return code;
@@ -127,13 +157,17 @@ static int append_provider(ort_engine *o, size_t p, char **pairs, int count, sam
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             if (!strcmp(known[i][0], providers[p].name))
                 snprintf(plain, sizeof plain, "%s", known[i][1]);
-        return check(o, CALL(o, APPEND, (void *, const char *, const char *const *, const char *const *, size_t), o->options,
-                             plain, keys, values, (size_t)count), "adding", name, SAMITE_INPUT, err);
+        return check(o,
+                     CALL(o, APPEND, (void *, const char *, const char *const *, const char *const *, size_t),
+                          o->options, plain, keys, values, (size_t)count),
+                     "adding", name, SAMITE_INPUT, err);
     }
     int code = check(o, CALL(o, providers[p].create, (void **), &settings), "adding", name, SAMITE_INPUT, err);
     if (!code && count)
-        code = check(o, CALL(o, providers[p].update, (void *, const char *const *, const char *const *, size_t), settings, keys,
-                             values, (size_t)count), "setting up", name, SAMITE_USAGE, err);
+        code = check(o,
+                     CALL(o, providers[p].update, (void *, const char *const *, const char *const *, size_t), settings,
+                          keys, values, (size_t)count),
+                     "setting up", name, SAMITE_USAGE, err);
     if (!code)
         code = check(o, CALL(o, providers[p].append, (void *, const void *), o->options, settings), "adding", name,
                      SAMITE_INPUT, err);
@@ -158,8 +192,10 @@ static int choose_provider(ort_engine *o, const char *name, const engine_options
         free_pairs(pairs, e->settings);
         return code;
     }
-    return fail(err, SAMITE_USAGE, "\"%s\" is no provider of ONNX Runtime: cpu, cuda, tensorrt, openvino, cann, coreml, dml, "
-                "xnnpack", name);
+    return fail(err, SAMITE_USAGE,
+                "\"%s\" is no provider of ONNX Runtime: cpu, cuda, tensorrt, openvino, cann, coreml, dml, "
+                "xnnpack",
+                name);
 }
 
 /* ---- opening ---- */
@@ -188,7 +224,8 @@ static int find_api(ort_engine *o, samite_error *err)
     snprintf(o->version, sizeof o->version, "%s", base->version());
     int major = 0, minor = 0;
     if (sscanf(o->version, "%d.%d", &major, &minor) != 2 || (major == 1 && minor < API_VERSION))
-        return fail(err, SAMITE_INPUT, "%s is ONNX Runtime %s: 1.%d or newer is needed", o->library, o->version, API_VERSION);
+        return fail(err, SAMITE_INPUT, "%s is ONNX Runtime %s: 1.%d or newer is needed", o->library, o->version,
+                    API_VERSION);
     o->api = base->api(API_VERSION);
     return o->api ? 0 : fail(err, SAMITE_INPUT, "%s (ONNX Runtime %s) no longer speaks version %d of its interface",
                              o->library, o->version, API_VERSION);
@@ -200,8 +237,8 @@ static int set_up(ort_engine *o, const char *provider, const engine_options *e, 
     int code = find_api(o, err);
     if (code)
         return code;
-    code = check(o, CALL(o, CREATE_ENV, (int, const char *, void **), WARNING + 1, "samite", &o->env), "starting", "", SAMITE_FAILED,
-                 err);
+    code = check(o, CALL(o, CREATE_ENV, (int, const char *, void **), WARNING + 1, "samite", &o->env), "starting", "",
+                 SAMITE_FAILED, err);
     if (!code)
         code = check(o, CALL(o, CREATE_SESSION_OPTIONS, (void **), &o->options), "starting", "", SAMITE_FAILED, err);
     if (!code)
@@ -211,7 +248,8 @@ static int set_up(ort_engine *o, const char *provider, const engine_options *e, 
         code = check(o, CALL(o, SET_OPTIMIZATION, (void *, int), o->options, ALL_OPTIMIZATIONS), "starting", "",
                      SAMITE_FAILED, err);
     if (!code && e->threads)
-        code = check(o, CALL(o, SET_THREADS, (void *, int), o->options, e->threads), "starting", "", SAMITE_FAILED, err);
+        code =
+            check(o, CALL(o, SET_THREADS, (void *, int), o->options, e->threads), "starting", "", SAMITE_FAILED, err);
     return code ? code : choose_provider(o, provider, e, err);
 }
 
@@ -226,8 +264,9 @@ static int ort_load(engine_part **out, engine *e, const char *path, samite_error
         free(p);
         return fail(err, SAMITE_RESOURCE, "not enough memory to load %s", path);
     }
-    int code = check(o, CALL(o, CREATE_SESSION, (void *, const char *, void *, void **), o->env, path, o->options, &p->session),
-                     "loading", path, SAMITE_INPUT, err);
+    int code = check(
+        o, CALL(o, CREATE_SESSION, (void *, const char *, void *, void **), o->env, path, o->options, &p->session),
+        "loading", path, SAMITE_INPUT, err);
     if (code) {
         free(p->path);
         free(p);
@@ -248,9 +287,10 @@ static void ort_unload(engine_part *part)
 static int give_input(ort_part *p, const engine_tensor *t, void **value, samite_error *err)
 {
     ort_engine *o = (ort_engine *)p->base.e;
-    return check(o, CALL(o, CREATE_TENSOR, (void *, void *, size_t, const int64_t *, size_t, int, void **), o->memory, t->data,
-                         engine_bytes(t), t->dim, (size_t)t->axes, onnx_type(t->type), value), "giving", t->name, SAMITE_FAILED,
-                 err);
+    return check(o,
+                 CALL(o, CREATE_TENSOR, (void *, void *, size_t, const int64_t *, size_t, int, void **), o->memory,
+                      t->data, engine_bytes(t), t->dim, (size_t)t->axes, onnx_type(t->type), value),
+                 "giving", t->name, SAMITE_FAILED, err);
 }
 
 static int read_shape(ort_engine *o, void *shape, engine_tensor *t, samite_error *err)
@@ -263,8 +303,8 @@ static int read_shape(ort_engine *o, void *shape, engine_tensor *t, samite_error
     if (!code && axes > ENGINE_AXES)
         code = fail(err, SAMITE_FAILED, "output %s has %zu axes: at most %d are supported", t->name, axes, ENGINE_AXES);
     if (!code)
-        code = check(o, CALL(o, DIMENSIONS, (void *, int64_t *, size_t), shape, dim, axes), "reading", t->name, SAMITE_FAILED,
-                     err);
+        code = check(o, CALL(o, DIMENSIONS, (void *, int64_t *, size_t), shape, dim, axes), "reading", t->name,
+                     SAMITE_FAILED, err);
     if (!code)
         code = check(o, CALL(o, ELEMENT_TYPE, (void *, int *), shape, &type), "reading", t->name, SAMITE_FAILED, err);
     if (!code && !onnx_type_back(&d, type))
@@ -276,7 +316,8 @@ static int take_output(ort_part *p, void *value, engine_tensor *t, samite_error 
 {
     ort_engine *o = (ort_engine *)p->base.e;
     void *shape = NULL, *data = NULL;
-    int code = check(o, CALL(o, TYPE_AND_SHAPE, (void *, void **), value, &shape), "reading", t->name, SAMITE_FAILED, err);
+    int code =
+        check(o, CALL(o, TYPE_AND_SHAPE, (void *, void **), value, &shape), "reading", t->name, SAMITE_FAILED, err);
     if (!code)
         code = read_shape(o, shape, t, err);
     if (!code)
@@ -290,13 +331,15 @@ static int take_output(ort_part *p, void *value, engine_tensor *t, samite_error 
 
 enum { MOST_VALUES = 32 };
 
-static int ort_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs, samite_error *err)
+static int ort_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs,
+                   samite_error *err)
 {
     ort_part *p = (ort_part *)part;
     ort_engine *o = (ort_engine *)part->e;
     const char *in_name[MOST_VALUES], *out_name[MOST_VALUES];
     void *given[MOST_VALUES] = {NULL}, *made[MOST_VALUES] = {NULL};
-    int code = inputs > MOST_VALUES || outputs > MOST_VALUES ? fail(err, SAMITE_FAILED, "too many inputs or outputs") : 0;
+    int code =
+        inputs > MOST_VALUES || outputs > MOST_VALUES ? fail(err, SAMITE_FAILED, "too many inputs or outputs") : 0;
     for (int i = 0; i < inputs && !code; i++) {
         in_name[i] = in[i].name;
         code = give_input(p, &in[i], &given[i], err);
@@ -304,9 +347,12 @@ static int ort_run(engine_part *part, const engine_tensor *in, int inputs, engin
     for (int i = 0; i < outputs && !code; i++)
         out_name[i] = out[i].name;
     if (!code)
-        code = check(o, CALL(o, RUN_SESSION, (void *, void *, const char *const *, void *const *, size_t, const char *const *,
-                                              size_t, void **), p->session, NULL, in_name, given, (size_t)inputs, out_name,
-                             (size_t)outputs, made), "running", p->path, SAMITE_INPUT, err);
+        code = check(
+            o,
+            CALL(o, RUN_SESSION,
+                 (void *, void *, const char *const *, void *const *, size_t, const char *const *, size_t, void **),
+                 p->session, NULL, in_name, given, (size_t)inputs, out_name, (size_t)outputs, made),
+            "running", p->path, SAMITE_INPUT, err);
     for (int i = 0; i < outputs && !code; i++)
         code = take_output(p, made[i], &out[i], err);
     for (int i = 0; i < MOST_VALUES; i++) {

@@ -54,21 +54,30 @@ static int check(const ov_engine *o, int status, const char *doing, const char *
 
 static int find_functions(ov_engine *o, samite_error *err)
 {
-    struct { const char *name; void *at; bool needed; } table[] = {
-        {"ov_core_create", &o->f.core_create, true}, {"ov_core_free", &o->f.core_free, true},
-        {"ov_core_set_property", &o->f.core_set_property, true}, {"ov_core_compile_model_from_file", &o->f.compile, true},
+    struct { const char *name; void *at; bool needed;
+    } table[] = {
+        {"ov_core_create", &o->f.core_create, true},
+        {"ov_core_free", &o->f.core_free, true},
+        {"ov_core_set_property", &o->f.core_set_property, true},
+        {"ov_core_compile_model_from_file", &o->f.compile, true},
         {"ov_compiled_model_free", &o->f.compiled_free, true},
         {"ov_compiled_model_create_infer_request", &o->f.request_create, true},
-        {"ov_infer_request_free", &o->f.request_free, true}, {"ov_infer_request_get_tensor", &o->f.get_tensor, true},
-        {"ov_infer_request_infer", &o->f.infer, true}, {"ov_tensor_get_shape", &o->f.shape, true},
-        {"ov_shape_free", &o->f.shape_free, true}, {"ov_tensor_get_byte_size", &o->f.bytes, true},
-        {"ov_tensor_data", &o->f.data, true}, {"ov_tensor_free", &o->f.tensor_free, true},
-        {"ov_get_error_info", &o->f.error_info, true}, {"ov_get_last_err_msg", &o->f.last_error, false},
+        {"ov_infer_request_free", &o->f.request_free, true},
+        {"ov_infer_request_get_tensor", &o->f.get_tensor, true},
+        {"ov_infer_request_infer", &o->f.infer, true},
+        {"ov_tensor_get_shape", &o->f.shape, true},
+        {"ov_shape_free", &o->f.shape_free, true},
+        {"ov_tensor_get_byte_size", &o->f.bytes, true},
+        {"ov_tensor_data", &o->f.data, true},
+        {"ov_tensor_free", &o->f.tensor_free, true},
+        {"ov_get_error_info", &o->f.error_info, true},
+        {"ov_get_last_err_msg", &o->f.last_error, false},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         void *symbol = dlsym(o->handle, table[i].name);
         if (!symbol && table[i].needed)
-            return fail(err, SAMITE_INPUT, "%s is no OpenVINO C library, or an old one: it has no %s", o->library, table[i].name);
+            return fail(err, SAMITE_INPUT, "%s is no OpenVINO C library, or an old one: it has no %s", o->library,
+                        table[i].name);
         memcpy(table[i].at, &symbol, sizeof symbol);
     }
     return 0;
@@ -97,7 +106,8 @@ static int set_up(ov_engine *o, const engine_options *e, samite_error *err)
     for (int i = 0; i < e->settings && !code; i++) {
         char key[128];
         const char *sign = strchr(e->setting[i], '=');
-        snprintf(key, sizeof key, "%.*s", (int)(sign ? sign - e->setting[i] : (long)strlen(e->setting[i])), e->setting[i]);
+        snprintf(key, sizeof key, "%.*s", (int)(sign ? sign - e->setting[i] : (long)strlen(e->setting[i])),
+                 e->setting[i]);
         code = set_property(o, key, sign ? sign + 1 : "YES", err);
     }
     return code;
@@ -191,7 +201,8 @@ static int take_output(ov_engine *o, void *request, engine_tensor *t, samite_err
     return code;
 }
 
-static int ov_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs, samite_error *err)
+static int ov_run(engine_part *part, const engine_tensor *in, int inputs, engine_tensor *out, int outputs,
+                  samite_error *err)
 {
     ov_engine *o = (ov_engine *)part->e;
     ov_part *p = (ov_part *)part;

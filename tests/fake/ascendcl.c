@@ -1,8 +1,9 @@
-/* ascendcl.c - a stand-in for the Ascend runtime on the host: keeps account of everything, and lets our own network compute.
+/* ascendcl.c - a stand-in for the Ascend runtime on the host: keeps account of everything, and lets our own network
+ * compute.
  *
- * An .om file of it holds one line, "MODEL PART [open]": the model to open, the part to be, and whether its outputs have an
- * unknown size (0). FAKE_ACL_FAIL="FUNCTION CODE [N]" lets the N-th call of a function fail. What is wrong in the order of
- * calls, and what is left over at the end, goes to the file FAKE_ACL_REPORT.
+ * An .om file of it holds one line, "MODEL PART [open]": the model to open, the part to be, and whether its outputs
+ * have an unknown size (0). FAKE_ACL_FAIL="FUNCTION CODE [N]" lets the N-th call of a function fail. What is wrong in
+ * the order of calls, and what is left over at the end, goes to the file FAKE_ACL_REPORT.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,7 +61,8 @@ static int fate(const char *function, int needs_context)
     }
     if (needs_context && !state.current)
         complain("%s without a context\n", function);
-    if (wish && sscanf(wish, "%63s %d %d", name, &code, &nth) >= 2 && !strcmp(name, function) && ++state.calls_to_fail == nth)
+    if (wish && sscanf(wish, "%63s %d %d", name, &code, &nth) >= 2 && !strcmp(name, function) &&
+        ++state.calls_to_fail == nth)
         return code;
     return 0;
 }
@@ -68,14 +70,23 @@ static int fate(const char *function, int needs_context)
 static int64_t known(const char *name, const config *c, int64_t *dim, int *axes)
 {
     int64_t t = config_tokens(c), d = c->d, s = c->image, q = c->queries, n = c->context, l = c->dec_layers;
-    const struct { const char *name; int axes; int64_t dim[4]; } all[] = {
-        {"image", 4, {1, 3, s, s}}, {"token_ids", 2, {1, n}}, {"vision_features", 4, {1, d, t, t}},
-        {"vision_pos_enc_0", 4, {1, d, 4 * t, 4 * t}}, {"vision_pos_enc_1", 4, {1, d, 2 * t, 2 * t}},
-        {"vision_pos_enc_2", 4, {1, d, t, t}}, {"backbone_fpn_0", 4, {1, d, 4 * t, 4 * t}},
-        {"backbone_fpn_1", 4, {1, d, 2 * t, 2 * t}}, {"backbone_fpn_2", 4, {1, d, t, t}},
-        {"text_attention_mask", 2, {1, n}}, {"text_attention_mask_float", 2, {1, n}}, {"text_memory_resized", 3, {n, 1, d}},
-        {"pred_logits", 4, {l, 1, q, 1}}, {"pred_boxes", 4, {l, 1, q, 4}}, {"pred_masks", 4, {1, q, 4 * t, 4 * t}},
-        {"presence_logit_dec", 3, {l, 1, 1}}};
+    const struct { const char *name; int axes; int64_t dim[4];
+    } all[] = {{"image", 4, {1, 3, s, s}},
+               {"token_ids", 2, {1, n}},
+               {"vision_features", 4, {1, d, t, t}},
+               {"vision_pos_enc_0", 4, {1, d, 4 * t, 4 * t}},
+               {"vision_pos_enc_1", 4, {1, d, 2 * t, 2 * t}},
+               {"vision_pos_enc_2", 4, {1, d, t, t}},
+               {"backbone_fpn_0", 4, {1, d, 4 * t, 4 * t}},
+               {"backbone_fpn_1", 4, {1, d, 2 * t, 2 * t}},
+               {"backbone_fpn_2", 4, {1, d, t, t}},
+               {"text_attention_mask", 2, {1, n}},
+               {"text_attention_mask_float", 2, {1, n}},
+               {"text_memory_resized", 3, {n, 1, d}},
+               {"pred_logits", 4, {l, 1, q, 1}},
+               {"pred_boxes", 4, {l, 1, q, 4}},
+               {"pred_masks", 4, {1, q, 4 * t, 4 * t}},
+               {"presence_logit_dec", 3, {l, 1, 1}}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, name)) {
             *axes = all[i].axes;
@@ -97,8 +108,9 @@ static int add_names(engine_tensor *t, const char *const *names, const config *c
 
 static int set_up(fake_model *m, const char *part)
 {
-    static const char *const image_out[] = {"vision_features", "vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2",
-                                            "backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2", NULL};
+    static const char *const image_out[] = {
+        "vision_features", "vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2",
+        "backbone_fpn_0",  "backbone_fpn_1",   "backbone_fpn_2",   NULL};
     static const char *const head_in[] = {"text_memory_resized", "backbone_fpn_1", "backbone_fpn_0", "backbone_fpn_2",
                                           "vision_pos_enc_2", "text_attention_mask_float", NULL};
     static const char *const head_out[] = {"pred_logits", "pred_boxes", "pred_masks", "presence_logit_dec", NULL};
@@ -124,9 +136,11 @@ EXPORT int aclInit(const char *config)
 EXPORT int aclFinalize(void)
 {
     const char *path = getenv("FAKE_ACL_REPORT");
-    if (state.context || state.device || state.memory || state.models || state.descriptions || state.sets || state.buffers)
-        complain("left over: %d contexts, %d devices, %d blocks, %d models, %d descriptions, %d sets, %d buffers\n", state.context,
-                 state.device, state.memory, state.models, state.descriptions, state.sets, state.buffers);
+    if (state.context || state.device || state.memory || state.models || state.descriptions || state.sets ||
+        state.buffers)
+        complain("left over: %d contexts, %d devices, %d blocks, %d models, %d descriptions, %d sets, %d buffers\n",
+                 state.context, state.device, state.memory, state.models, state.descriptions, state.sets,
+                 state.buffers);
     if (!state.initialised)
         complain("aclFinalize twice\n");
     FILE *f = path ? fopen(path, "w") : NULL;
@@ -241,7 +255,8 @@ EXPORT int aclmdlLoadFromFile(const char *path, uint32_t *id)
         if (m->n)
             continue;
         *m = (fake_model){.open = !strcmp(kind, "open")};
-        if (native_open(&m->n, spec, &(native_options){0}, NULL) || native_engine_open(&m->e, m->n, NULL) || set_up(m, part))
+        if (native_open(&m->n, spec, &(native_options){0}, NULL) || native_engine_open(&m->e, m->n, NULL) ||
+            set_up(m, part))
             return 545001;
         *id = i;
         state.models++;

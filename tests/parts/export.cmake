@@ -1,4 +1,5 @@
 get_property(every_part GLOBAL PROPERTY SAMITE_PARTS)
 string(REPLACE "part_" "" every_part "${every_part}")
 samite_test(export ${every_part})
+samite_test(export_numbers ${every_part})
 samite_fuzz(onnx base formats)
