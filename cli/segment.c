@@ -12,6 +12,8 @@
 
 #define LARGEST_COORDINATE 16777216.0      /* whole pixels beyond it have no float of their own */
 #define FAILURES_NAMED 10
+#define MUCH_LARGER 3          /* times the side that the network sees */
+#define SMALLEST_MODEL 224     /* pixels; smaller pictures need no look at the model */
 
 /* The picture's size is checked when it is known. */
 int parse_corners(double *v, const char *name, const char *value, samite_error *err)
@@ -66,6 +68,10 @@ static const option options[] = {
     {"--multimask", 0, OPTION_FLAG, AT(click.several), NULL, .help = "three alternatives for the one object"},
     {"--pick", 0, OPTION_INT, AT(click.pick), "K",
      .help = "the points and the box refine the K-th best result of the words", .least = 1, .most = 1e6},
+    {"--tile", 0, OPTION_INT, AT(tile), "PIXELS",
+     .help = "large pictures: look at windows of this size too, and join what they cut", .least = 32, .most = 16384},
+    {"--overlap", 0, OPTION_INT, AT(overlap), "PIXELS",
+     .help = "what neighbouring windows share (default: an eighth of --tile)", .least = 0, .most = 8192},
     {"--score", 0, OPTION_REAL, AT(score), "X",
      .help = "least score of a result, 0 to 1 (default: 0.5)", .least = 0, .most = 1},
     {"--max-det", 0, OPTION_INT, AT(most), "N",
@@ -95,6 +101,7 @@ typedef struct batch {
     samite_model *model;
     samite_image *image;
     const char   *model_name;
+    bool          hinted;          /* --tile was recommended */
     int           printed, failed, skipped, worst;
 } batch;
 
@@ -104,6 +111,12 @@ static int check_settings(const segment_settings *s, samite_error *err)
         return fail(err, SAMITE_USAGE, "--resume needs --out DIR, where the finished pictures are");
     if (s->formats && !s->out)
         return fail(err, SAMITE_USAGE, "--format needs --out DIR, where the files go");
+    if (s->overlap >= 0 && !s->tile)
+        return fail(err, SAMITE_USAGE, "--overlap goes with --tile PIXELS");
+    if (s->tile && s->overlap > s->tile / 2)
+        return fail(err, SAMITE_USAGE, "--overlap %d: at most half of --tile %d", s->overlap, s->tile);
+    if (s->tile && (s->boxes.count || click_wanted(&s->click)))
+        return fail(err, SAMITE_USAGE, "--tile goes with --text only: example boxes and points lie in one window");
     if (s->json && s->jsonl)
         return fail(err, SAMITE_USAGE, "--json and --jsonl exclude each other; take one");
     return click_check(&s->click, s->texts.count || s->boxes.count, err);
@@ -175,6 +188,19 @@ static int picture_failed(batch *b, input *in, const samite_error *what, samite_
     return print_json(b, o, err);
 }
 
+/* Small things get lost when a picture is made much smaller for the network. Said once. */
+static void hint_at_tiles(batch *b, const picture *p)
+{
+    int longer = p->pixels.width > p->pixels.height ? p->pixels.width : p->pixels.height;
+    samite_model_info info = {.size = sizeof info};
+    if (b->settings->tile || b->hinted || b->settings->engine.quiet || longer < MUCH_LARGER * SMALLEST_MODEL ||
+        b->settings->everything.on || samite_model_describe(b->model, &info, NULL) || longer < MUCH_LARGER * info.input_side)
+        return;
+    b->hinted = true;
+    say("%s has %d x %d pixels and is seen as %d x %d: small objects may be missed; --tile %d looks closer", p->in->path,
+        p->pixels.width, p->pixels.height, info.input_side, info.input_side, info.input_side);
+}
+
 /* One picture from file to results. *fatal: what went wrong would go wrong for every picture. */
 static int segment_one(batch *b, picture *p, bool *fatal, samite_error *err)
 {
@@ -188,6 +214,7 @@ static int segment_one(batch *b, picture *p, bool *fatal, samite_error *err)
     if (code)
         return code;
     *fatal = false;
+    hint_at_tiles(b, p);
     code = picture_segment(p, &b->image, b->model, &b->ask, err);
     if (code)
         return code;
@@ -328,12 +355,13 @@ int segment_run(const command *c, segment_settings *s, int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    return segment_run(&segment_command, &(segment_settings){.score = 0.5}, argc, argv);
+    return segment_run(&segment_command, &(segment_settings){.score = 0.5, .overlap = -1}, argc, argv);
 }
 
 static const char details[] =
     "PICTURE is a file (JPEG, PNG, WebP, TIFF, PNM, BMP), a folder of such files, or - for standard input.\n"
     "Boxes are X0,Y0,X1,Y1 in pixels of the upright picture. Example boxes go with one --text or with none.\n"
+    "--tile looks at windows of large pictures and joins what they cut; TIFFs are then read in parts.\n"
     "--like finds all objects like the one in the box; --point, --box and --mask mean one object and nothing else.\n"
     "Files in DIR: result.json (COCO; with --shard result-IofN.json), NAME_overlay.png, NAME_labels.png,\n"
     "masks/NAME_1.png ..., records/NAME.json; --format chooses others, see docs/formats.md. Pictures that fail are named at the end, with exit status 3.\n"

@@ -52,6 +52,7 @@ typedef struct segment_settings {
     bool            json, jsonl, no_exif, recursive, resume;
     shard           part;
     unsigned        formats;       /* FORMAT_..; 0: FORMATS_USUAL */
+    int             tile, overlap; /* windows of large pictures; tile = 0: none. overlap < 0: an eighth of tile */
 } segment_settings;
 
 /* What is looked for in every picture; names[i] belongs to prompt[i]. A click that is a result of its own has the last
@@ -61,13 +62,15 @@ typedef struct prompts {
     const char   **names;
     int            count, name_count;
     const click_settings *click;   /* NULL: none */
+    int         tile, overlap;     /* tile = 0: pictures are looked at as a whole only */
     const everything_settings *everything;   /* NULL: no; else prompt[0] only stands for it */
 } prompts;
 
 /* A picture and what was found in it. */
 typedef struct picture {
     const input    *in;
-    samite_pixels   pixels;
+    samite_pixels   pixels;        /* rgb = NULL when the picture is read in parts */
+    samite_raster  *raster;        /* the picture that is read in parts, or NULL */
     samite_result **result;        /* [prompts] */
     samite_answer  *answer;        /* to the click, or NULL */
     samite_object  *object;        /* all results, best score first */

@@ -18,6 +18,8 @@
 
 #define LARGEST_RECORD ((size_t)1 << 30)
 
+#define NEED_PIXELS (FORMAT_PNG | FORMAT_OVERLAY)      /* are left out for a picture that is read in parts */
+
 /* The files of one picture besides its masks, as the formats want them. */
 static const struct picture_file { unsigned format; const char *prefix, *suffix; } picture_files[] = {
     {FORMAT_PNG, "", "_labels.png"}, {FORMAT_OVERLAY, "", "_overlay.png"}, {FORMAT_YOLO, "labels/", ".txt"},
@@ -78,6 +80,8 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
     }
     if (o && ask->everything)
         json_object_set_new(o, "everything", everything_json(ask->everything));
+    if (o && s->tile)
+        json_object_set_new(o, "tile", json_pack("[i,i]", s->tile, ask->overlap));
     if (o && s->click.mask)
         json_object_set_new(o, "mask", identity(s->click.mask));
     return o;
@@ -180,12 +184,13 @@ bool results_complete(const results *r, const input *in)
     json_t *record = load_record(r, in->name), *source = identity(in->path);
     json_t *info = json_object_get(json_object_get(record, "info"), "samite");
     size_t count = json_array_size(json_object_get(record, "annotations"));
+    unsigned formats = json_is_true(json_object_get(info, "in_parts")) ? r->formats & ~(unsigned)NEED_PIXELS : r->formats;
     bool ok = same_json(json_object_get(info, "settings"), r->settings) &&
               same_json(json_object_get(info, "source"), source);
     for (size_t i = 0; i < PICTURE_FILES && ok; i++)
-        ok = !(r->formats & picture_files[i].format) ||
+        ok = !(formats & picture_files[i].format) ||
              exists(file_of(r, picture_files[i].prefix, in->name, 0, picture_files[i].suffix));
-    for (size_t i = 1; i <= count && ok && r->formats & FORMAT_PNG; i++)
+    for (size_t i = 1; i <= count && ok && formats & FORMAT_PNG; i++)
         ok = exists(mask_path(r, in->name, (int)i));
     json_decref(source);
     json_decref(record);
@@ -202,9 +207,9 @@ static char *record_info(const results *r, const picture *p, const prompts *ask)
                                               json_number((double)one->presence), "tokens", one->tokens, "cut",
                                               one->cut, "found", one->count));
     }
-    json_t *o = json_pack("{s:s, s:{s:s, s:o, s:o, s:O, s:o}}", "description", "samite segment", "samite", "version",
+    json_t *o = json_pack("{s:s, s:{s:s, s:o, s:o, s:O, s:o, s:b}}", "description", "samite segment", "samite", "version",
                           SAMITE_VERSION, "name", json_name(p->in->name), "source", identity(p->in->path), "settings",
-                          r->settings, "prompts", list);
+                          r->settings, "prompts", list, "in_parts", p->raster != NULL);
     char *s = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     return s;
@@ -263,26 +268,29 @@ int results_write(const results *r, const picture *p, const prompts *ask, samite
 {
     samite_page page = picture_page(p, ask);
     char *record = record_path(r, p->in->name), *info = record_info(r, p, ask);
+    unsigned formats = p->raster ? r->formats & ~(unsigned)NEED_PIXELS : r->formats;
     int code = record && info ? remove_record(r, p->in->name, err) : no_memory(err);
-    if (!code && r->formats & FORMAT_PNG) {
+    if (!code && formats & FORMAT_PNG) {
         code = write_masks(r, p, err);
         remove_old_masks(r, p->in->name, p->objects);
     }
     for (size_t i = 0; i < PICTURE_FILES && !code; i++) {
         const struct picture_file *f = &picture_files[i];
-        if (!(r->formats & f->format))
+        if (!(formats & f->format))
             continue;
         char *path = file_of(r, f->prefix, p->in->name, 0, f->suffix);
         code = path ? write_file(&page, f->format, path, err) : no_memory(err);
         free(path);
     }
-    if (!code && r->formats & FORMAT_YOLO) {
+    if (!code && formats & FORMAT_YOLO) {
         char *names = path_join(r->folder, "data.yaml");
         code = names ? samite_write_yolo_names(&page, names, err) : no_memory(err);
         free(names);
     }
     if (!code)
         code = samite_write_coco(&page, info, record, err);
+    if (!code && formats != r->formats)
+        say("%s is read in parts: no masks, label map and overlay as pictures", p->in->path);
     free(record);
     free(info);
     return code;

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "segment.h"
 
+#define READ_IN_PARTS ((uint64_t)64 << 20)     /* pixels from which a TIFF is not held in memory */
+
 int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
 {
     *p = (prompts){0};
@@ -33,6 +35,8 @@ int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
         p->names[i] = s->everything.on ? "object" : one.text ? one.text : "visual";
     }
     p->everything = s->everything.on ? &s->everything : NULL;
+    p->tile = s->tile;
+    p->overlap = s->overlap >= 0 ? s->overlap : s->tile / 8;
     p->click = click ? &s->click : NULL;
     p->names[count] = "object";
     p->name_count = count + (click && !s->click.pick);
@@ -46,8 +50,26 @@ void prompts_free(prompts *p)
     *p = (prompts){0};
 }
 
+/* With windows, a TIFF that takes much memory is read in parts, if it is of a kind that can be. */
+static bool open_raster(picture *p, const segment_settings *s)
+{
+    int width, height;
+    if (!s->tile || strcmp(p->in->path, "-") == 0 || samite_raster_open(&p->raster, p->in->path, NULL))
+        return false;
+    samite_raster_size(p->raster, &width, &height);
+    if ((uint64_t)width * (uint64_t)height < READ_IN_PARTS) {
+        samite_raster_free(p->raster);
+        p->raster = NULL;
+        return false;
+    }
+    p->pixels = (samite_pixels){.width = width, .height = height, .exif_orientation = 1, .exif_applied = 1};
+    return true;
+}
+
 int picture_read(picture *p, const segment_settings *s, samite_error *err)
 {
+    if (open_raster(p, s))
+        return SAMITE_OK;
     int code = samite_pixels_read(&p->pixels, p->in->path, s->no_exif ? SAMITE_NO_EXIF : 0, err);
     if (code) {
         p->pixels = (samite_pixels){0};
@@ -100,11 +122,25 @@ static int find_everything(picture *p, samite_image *image, const everything_set
     return samite_image_everything(image, e->crops ? &p->pixels : NULL, &o, &p->result[0], err);
 }
 
+/* Through windows; all prompts at once. */
+static int segment_tiled(picture *p, samite_model *model, const prompts *ask, samite_error *err)
+{
+    samite_tiles o = SAMITE_TILES_INIT;
+    o.pixels = p->raster ? NULL : &p->pixels;
+    o.raster = p->raster;
+    o.tile = ask->tile;
+    o.overlap = ask->overlap;
+    int code = samite_segment_tiled(model, &o, ask->prompt, ask->count, p->result, err);
+    return code ? code : order_objects(p, ask, err);
+}
+
 int picture_segment(picture *p, samite_image **image, samite_model *model, const prompts *ask, samite_error *err)
 {
     p->result = calloc((size_t)ask->count + 1, sizeof *p->result);
     if (!p->result)
         return fail(err, SAMITE_RESOURCE, "out of memory for %d results", ask->count);
+    if (ask->tile)
+        return segment_tiled(p, model, ask, err);
     progress_prompt(0, ask->count);
     int code = *image ? samite_image_replace(*image, &p->pixels, err)
                       : samite_image_open(image, model, &p->pixels, err);
@@ -147,5 +183,6 @@ void picture_free(picture *p, const prompts *ask)
     samite_answer_free(p->answer);
     free(p->object);
     samite_pixels_free(&p->pixels);
+    samite_raster_free(p->raster);
     *p = (picture){0};
 }

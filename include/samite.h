@@ -539,6 +539,113 @@ SAMITE_API int  samite_training_run(samite_training *t, const samite_training_op
 /* The model `base` with the adapter added to its weights, as a file that loads like any other. */
 SAMITE_API int  samite_merge(const char *base, const char *adapter, const char *out, samite_error *err);
 
+/* ---- 12. Video: everything words name, and single objects, through the frames of a clip ----------------------------- */
+
+/* All rules of tracking, with the numbers of the official model. docs/video.md says what each does. */
+typedef struct samite_video_options {
+    size_t   size;                     /* set by the initializer */
+    int64_t  frames;                   /* of the whole clip; 0 = not known, as in a live stream */
+    int      official;                 /* 1: repeat the official program, errors included */
+    int      may_turn;                 /* 1: samite_video_turn may be called later; costs some memory per object */
+    int      max_objects;              /* followed at once */
+    uint64_t memory_limit;             /* bytes of memories of objects: it lowers max_objects; 0 = none */
+    int      detect_every;             /* look for new objects on every N-th frame */
+    int      delay;                    /* frames a result waits until young objects have proven themselves; 0 = none */
+    int      unmatched_limit, duplicate_limit;   /* frames after which a young object is removed */
+    int      keep_alive_start, keep_alive_most, keep_alive_least, hide_unmatched, empty_counts, confirm;
+    float    score, nms, overlap, match, new_score;
+    int      one_to_one, avoid_border;
+    int      hole_area, renew_every, click_window;
+    float    occlusion, keep_share, renew_detection, renew_overlap, renew_logit, renew_box_overlap, renew_box_detection;
+    int      no_selection;             /* 1: the last frames are remembered whatever their quality */
+} samite_video_options;
+#define SAMITE_VIDEO_OPTIONS_INIT { \
+    sizeof(samite_video_options), 0, 0, 0, 10000, 0, 1, 15, 8, 8, 30, 30, -1, 0, 0, 0, 0.5f, 0.1f, 0.1f, 0.5f, 0.7f, 0, 0, \
+    16, 16, 16, 0.7f, 0.3f, 0.8f, 0.8f, 0.8f, 0, 0, 0}
+
+typedef struct samite_video samite_video;
+/* Keeps a reference to the model. SAMITE_INPUT when it has no tracker. */
+SAMITE_API int  samite_video_open(samite_video **out, samite_model *m, const samite_video_options *o, samite_error *err);
+SAMITE_API void samite_video_free(samite_video *v);
+
+/* What is looked for. `no_masks` and `max_results` of the prompt have no meaning here, nor has `score`. Words count for all
+ * frames, boxes are examples on frame `frame` (the next one pushed when negative). All objects so far are forgotten. */
+SAMITE_API int  samite_video_prompt(samite_video *v, const samite_prompt *p, int64_t frame, samite_error *err);
+
+typedef struct samite_tracked {
+    int64_t     id;                    /* from 0, never used again */
+    float       score;                 /* of the detection it began with; 1 after a click */
+    float       presence;              /* how sure it is that the object is there on this frame, 0..1 */
+    float       box[4];                /* x0 y0 x1 y1 in pixels */
+    uint64_t    area;
+    samite_mask mask;
+} samite_tracked;
+
+typedef struct samite_frame_result {
+    int64_t         frame;
+    double          time;              /* as pushed */
+    int             width, height;
+    int             count;             /* in order of ids; masks do not overlap */
+    samite_tracked *object;
+    int             tracked, dropped;  /* objects followed after this frame; detections for which there was no room */
+} samite_frame_result;
+
+typedef struct samite_video_results {
+    int                  count;        /* often 0: results wait `delay` frames */
+    samite_frame_result *frame;
+} samite_video_results;
+SAMITE_API void samite_video_results_free(samite_video_results *r);
+
+/* One frame. Numbers grow from frame to frame (fall after samite_video_turn); gaps are allowed, sizes may change.
+ * *out: frames that are decided now. After a failure other than SAMITE_USAGE only reset and free are of use. */
+SAMITE_API int  samite_video_push(samite_video *v, const samite_pixels *pixels, int64_t frame, double time,
+                                  samite_video_results **out, samite_error *err);
+/* The frames that wait, decided by what is known now. */
+SAMITE_API int  samite_video_flush(samite_video *v, samite_video_results **out, samite_error *err);
+
+/* A person points at an object of the frame pushed last: points or a box, or else a mask of its own. *object: its id, or
+ * -1 for a new one, whose id it becomes. *out (may be NULL): this frame with the answer. A failure leaves no trace. */
+SAMITE_API int  samite_video_click(samite_video *v, int64_t *object, const samite_click *click, samite_video_results **out,
+                                   samite_error *err);
+SAMITE_API int  samite_video_remove(samite_video *v, int64_t object, samite_error *err);
+/* From now on frames come with falling (backward 1) or growing numbers. Flush first. */
+SAMITE_API int  samite_video_turn(samite_video *v, int backward, samite_error *err);
+/* Forgets objects, words and frames. */
+SAMITE_API void samite_video_reset(samite_video *v);
+
+typedef struct samite_video_status {
+    size_t   size;                     /* sizeof(samite_video_status), set by the caller */
+    int      objects, waiting;         /* followed; frames whose results wait */
+    int      max_objects;              /* after memory_limit */
+    uint64_t bytes;                    /* held for objects and waiting results */
+    double   encode_seconds, track_seconds;    /* since the session was opened */
+} samite_video_status;
+SAMITE_API void samite_video_state(const samite_video *v, samite_video_status *out);
+
+/* ---- 13. Large pictures: windows of it, and the whole ----------------------------------------------------------- */
+
+/* A TIFF that is read in parts, strip by strip or tile by tile, and need not fit into memory. */
+typedef struct samite_raster samite_raster;
+SAMITE_API int  samite_raster_open(samite_raster **out, const char *path, samite_error *err);
+SAMITE_API void samite_raster_size(const samite_raster *r, int *width, int *height);
+SAMITE_API void samite_raster_free(samite_raster *r);
+
+typedef struct samite_tiles {
+    size_t               size;         /* set by the initializer */
+    const samite_pixels *pixels;       /* the picture, or */
+    samite_raster       *raster;       /* one that is read in parts; the other is NULL */
+    int                  tile, overlap;/* pixels: side of a window, and what neighbours share; overlap at most half of tile */
+    int                  no_whole;     /* 1: the picture as a whole is not looked at */
+    float                agree;        /* least IoU in the shared strip of two masks that are one object, 0 to 1 */
+} samite_tiles;
+#define SAMITE_TILES_INIT {sizeof(samite_tiles), NULL, NULL, 1008, 128, 0, 0.5f}
+
+/* Asks `count` prompts without boxes in every window and in the whole, and joins what belongs together: an object that a
+ * window's edge cuts comes out once, with a mask of the picture's size. There is no limit of 200 objects. results[count] are
+ * yours to free one by one. presence: the largest one met. Progress: stage "tile". */
+SAMITE_API int samite_segment_tiled(samite_model *m, const samite_tiles *tiles, const samite_prompt *prompts, int count,
+                                    samite_result **results, samite_error *err);
+
 #ifdef __cplusplus
 }
 #endif

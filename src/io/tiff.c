@@ -1,11 +1,16 @@
-/* tiff.c - the first page of a TIFF through libtiff: strips or tiles, gray, palette, RGB(A), 1 to 16 bit. */
+/* tiff.c - the first page of a TIFF through libtiff, whole or in parts: strips or tiles, gray, palette, RGB(A), 1 to 16
+ * bit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <tiffio.h>
 
+#include "base/file.h"
 #include "io/decoders.h"
+#include "io/region.h"
+
+#define LARGEST_CHUNK ((size_t)1 << 30)     /* a strip or tile of a picture that is read in parts */
 
 typedef struct tiff_reader {
     const image_source *src;
@@ -219,7 +224,14 @@ static bool find_layout(layout *l, const tiff_reader *r)
     return true;
 }
 
-static int read_chunk(pixels *out, tiff_reader *r, const layout *l, uint32_t x, uint32_t y, uint16_t plane,
+/* A part of the picture that is wanted, and where its pixels go. */
+typedef struct part {
+    uint32_t x0, y0, x1, y1;
+    uint8_t *rgb;                /* [y1 - y0, x1 - x0, 3] */
+} part;
+
+/* Places what the strip or tile at (x, y) and the part have in common. */
+static int read_chunk(const part *to, tiff_reader *r, const layout *l, uint32_t x, uint32_t y, uint16_t plane,
                       samite_error *err)
 {
     bool apart = r->planar == PLANARCONFIG_SEPARATE;
@@ -232,32 +244,49 @@ static int read_chunk(pixels *out, tiff_reader *r, const layout *l, uint32_t x, 
     if (got < 0 || (size_t)got < want)
         return fail_damaged(r, err);
     size_t step = apart ? 1 : r->channels;
+    uint32_t left = x > to->x0 ? x : to->x0, right = x + columns < to->x1 ? x + columns : to->x1;
     for (uint32_t i = 0; i < rows; i++) {
+        if (y + i < to->y0 || y + i >= to->y1)
+            continue;
         unpack(r->samples, r, r->chunk + i * l->row_bytes, columns * step);
-        place(out->rgb + ((size_t)(y + i) * r->width + x) * 3, r, r->samples, step, columns, apart ? (int)plane : -1);
+        place(to->rgb + ((size_t)(y + i - to->y0) * (to->x1 - to->x0) + (left - to->x0)) * 3, r,
+              r->samples + (left - x) * step, step, right - left, apart ? (int)plane : -1);
     }
     return SAMITE_OK;
+}
+
+/* Finds the layout and takes memory for one strip or tile. */
+static int prepare_plain(layout *l, tiff_reader *r, samite_error *err)
+{
+    if ((r->photometric == PHOTOMETRIC_PALETTE && !read_map(r)) || !find_layout(l, r))
+        return fail_damaged(r, err);
+    bool apart = r->planar == PLANARCONFIG_SEPARATE;
+    r->chunk = calloc(1, l->bytes);
+    r->samples = malloc((size_t)l->width * (apart ? 1 : r->channels));
+    if (!r->chunk || !r->samples)
+        return fail(err, SAMITE_RESOURCE, "%s: no memory for reading TIFF", r->src->name);
+    return SAMITE_OK;
+}
+
+/* Reads the strips or tiles that the part touches. */
+static int read_part(const part *to, tiff_reader *r, const layout *l, samite_error *err)
+{
+    uint16_t planes = r->planar == PLANARCONFIG_SEPARATE && r->photometric == PHOTOMETRIC_RGB ? 3 : 1;
+    int code = SAMITE_OK;
+    for (uint16_t plane = 0; plane < planes; plane++) {
+        for (uint64_t y = to->y0 / l->height * l->height; y < to->y1 && code == SAMITE_OK; y += l->height) {
+            for (uint64_t x = to->x0 / l->width * l->width; x < to->x1 && code == SAMITE_OK; x += l->width)
+                code = read_chunk(to, r, l, (uint32_t)x, (uint32_t)y, plane, err);
+        }
+    }
+    return code;
 }
 
 static int read_plain(pixels *out, tiff_reader *r, samite_error *err)
 {
     layout l;
-    if ((r->photometric == PHOTOMETRIC_PALETTE && !read_map(r)) || !find_layout(&l, r))
-        return fail_damaged(r, err);
-    bool apart = r->planar == PLANARCONFIG_SEPARATE;
-    r->chunk = calloc(1, l.bytes);
-    r->samples = malloc((size_t)l.width * (apart ? 1 : r->channels));
-    if (!r->chunk || !r->samples)
-        return fail(err, SAMITE_RESOURCE, "%s: no memory for reading TIFF", r->src->name);
-    uint16_t planes = apart && r->photometric == PHOTOMETRIC_RGB ? 3 : 1;
-    int code = SAMITE_OK;
-    for (uint16_t plane = 0; plane < planes; plane++) {
-        for (uint64_t y = 0; y < r->height && code == SAMITE_OK; y += l.height) {
-            for (uint64_t x = 0; x < r->width && code == SAMITE_OK; x += l.width)
-                code = read_chunk(out, r, &l, (uint32_t)x, (uint32_t)y, plane, err);
-        }
-    }
-    return code;
+    int code = prepare_plain(&l, r, err);
+    return code ? code : read_part(&(part){0, 0, r->width, r->height, out->rgb}, r, &l, err);
 }
 
 /* CMYK, YCbCr, Lab and the like: libtiff converts to RGBA, in stored order (the orientation is applied later). */
@@ -298,4 +327,81 @@ int decode_tiff(pixels *out, const image_source *src, samite_error *err)
     free(r.chunk);
     free(r.samples);
     return code;
+}
+
+/* ---- in parts ---- */
+
+struct tiff_regions {
+    file_map     map;
+    image_source src;
+    tiff_reader  reader;
+    layout       layout;
+};
+
+/* What can be read in parts: kinds that need no conversion, upright, in strips or tiles of a usable size. */
+static int check_regions(tiff_regions *t, const pixels *tags, samite_error *err)
+{
+    const tiff_reader *r = &t->reader;
+    if (r->width == 0 || r->height == 0 || r->width > INT32_MAX || r->height > UINT32_MAX / r->width)
+        return fail(err, SAMITE_INPUT, "%s: %u x %u pixels; expected at least 1 and less than 2^32", t->src.name, r->width,
+                    r->height);
+    if (!is_plain(r) || tags->exif_orientation > 1)
+        return fail(err, SAMITE_INPUT, "%s: this kind of TIFF cannot be read in parts: convert it to upright 8-bit RGB",
+                    t->src.name);
+    int code = prepare_plain(&t->layout, &t->reader, err);
+    if (!code && t->layout.bytes > LARGEST_CHUNK)
+        code = fail(err, SAMITE_RESOURCE, "%s: one strip of it takes %zu MB: rewrite it in tiles", t->src.name,
+                    t->layout.bytes >> 20);
+    return code;
+}
+
+int tiff_regions_open(tiff_regions **out, const char *path, samite_error *err)
+{
+    tiff_regions *t = calloc(1, sizeof *t);
+    pixels tags = {.exif_orientation = 1};
+    *out = NULL;
+    if (!t)
+        return fail(err, SAMITE_RESOURCE, "%s: no memory for reading TIFF", path);
+    int code = file_map_open(&t->map, path, err);
+    t->src = (image_source){t->map.data, t->map.size, t->map.path, LARGEST_CHUNK / 8, false};
+    t->reader.src = &t->src;
+    if (!code && !(t->reader.tiff = open_source(&t->reader)))
+        code = fail_damaged(&t->reader, err);
+    if (!code) {
+        read_tags(&tags, &t->reader);
+        code = check_regions(t, &tags, err);
+    }
+    if (code)
+        tiff_regions_close(t);
+    else
+        *out = t;
+    return code;
+}
+
+void tiff_regions_size(const tiff_regions *t, int *width, int *height)
+{
+    *width = (int)t->reader.width;
+    *height = (int)t->reader.height;
+}
+
+int tiff_regions_read(tiff_regions *t, uint8_t *rgb, int x, int y, int width, int height, samite_error *err)
+{
+    if (x < 0 || y < 0 || width < 1 || height < 1 || (uint32_t)x + (uint32_t)width > t->reader.width ||
+        (uint32_t)y + (uint32_t)height > t->reader.height)
+        return fail(err, SAMITE_USAGE, "%s: the part %d,%d of %d x %d pixels reaches outside", t->src.name, x, y, width,
+                    height);
+    part to = {(uint32_t)x, (uint32_t)y, (uint32_t)(x + width), (uint32_t)(y + height), rgb};
+    return read_part(&to, &t->reader, &t->layout, err);
+}
+
+void tiff_regions_close(tiff_regions *t)
+{
+    if (!t)
+        return;
+    if (t->reader.tiff)
+        TIFFClose(t->reader.tiff);
+    free(t->reader.chunk);
+    free(t->reader.samples);
+    file_map_close(&t->map);
+    free(t);
 }
