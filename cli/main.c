@@ -9,7 +9,7 @@
 #include "session.h"
 
 static const command *const commands[] = {
-    &segment_command, &everything_command, &info_command, &convert_command, &align_command, &bench_command,
+    &segment_command, &everything_command, &track_command, &info_command, &convert_command, &align_command, &bench_command,
     &convert_annotations_command,
     &eval_command, &doctor_command, &export_command, &train_command, &merge_command,
 };
@@ -86,7 +86,7 @@ static int help_command(int argc, char **argv)
     return finish_output(EXIT_OK);
 }
 
-/* Where a standard stream was closed by the caller, the next file opened would take its number, and messages would end up in
+/* Where the caller closed a standard stream, the next file opened would take its number, and messages would end up in
  * that file: something unusable takes its place. */
 static void fill_standard_streams(void)
 {

@@ -129,6 +129,8 @@ int samite_model_describe(const samite_model *m, samite_model_info *info, samite
 
 int samite_model_sides(const samite_model *m, int *sides, int max)
 {
+    if (!m || !sides)
+        return 0;
     const config *c = &m->n->net->c;
     int step = c->patch * c->vit_window, n = 0;
     for (int side = step; n < max && config_side_valid(c, side); side += step)
@@ -158,6 +160,8 @@ static void cpu_name(char *out, size_t room)
 void samite_machine_describe(samite_machine *out)
 {
     struct sysinfo s;
+    if (!out)
+        return;
     *out = (samite_machine){.threads = threads_count(), .cores = threads_available()};
     cpu_name(out->cpu, sizeof out->cpu);
     snprintf(out->features, sizeof out->features, "%s", kernels_cpu_features());

@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "io/mask.h"
+#include "output.h"
 
 /* What was found for a prompt, whoever computed it. */
 typedef struct answers {
@@ -272,6 +273,11 @@ void samite_result_free(samite_result *r)
 
 void samite_mask_paint(const samite_mask *m, uint8_t *out)
 {
-    rle r = {m->width, m->height, (uint32_t *)(uintptr_t)m->counts, m->runs};
-    rle_decode(out, &r);
+    rle r;
+    if (!m || !out || m->width <= 0 || m->height <= 0)
+        return;
+    if (mask_view(&r, m, "mask", NULL) == SAMITE_OK)
+        rle_decode(out, &r);
+    else
+        memset(out, 0, (size_t)m->width * (size_t)m->height);
 }

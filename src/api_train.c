@@ -15,6 +15,8 @@
 
 int samite_training_new(samite_training **out, samite_error *err)
 {
+    if (!out)
+        return fail(err, SAMITE_USAGE, "samite_training_new: no place for the training given");
     samite_training *t = calloc(1, sizeof *t);
     *out = t;
     if (t && train_config_init(&t->c))
@@ -45,11 +47,15 @@ void samite_training_free(samite_training *t)
 
 int samite_training_read(samite_training *t, const char *path, samite_error *err)
 {
+    if (!t || !path)
+        return fail(err, SAMITE_USAGE, "samite_training_read: training and path are needed");
     return train_config_read(&t->c, path, err);
 }
 
 int samite_training_set(samite_training *t, const char *key, const char *value, samite_error *err)
 {
+    if (!t || !key || !value)
+        return fail(err, SAMITE_USAGE, "samite_training_set: training, name and value are needed");
     return train_config_set(&t->c, key, value, NULL, err);
 }
 
@@ -64,6 +70,8 @@ static int hand_out(char **out, text *t, samite_error *err)
 
 int samite_training_print(const samite_training *t, char **out, samite_error *err)
 {
+    if (!t || !out)
+        return fail(err, SAMITE_USAGE, "samite_training_print: training and a place for the text are needed");
     text s = {0};
     train_config_print(&t->c, &s);
     return hand_out(out, &s, err);
@@ -71,6 +79,8 @@ int samite_training_print(const samite_training *t, char **out, samite_error *er
 
 int samite_training_help(char **out, samite_error *err)
 {
+    if (!out)
+        return fail(err, SAMITE_USAGE, "samite_training_help: no place for the text given");
     text s = {0};
     train_config_help(&s);
     return hand_out(out, &s, err);

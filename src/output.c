@@ -28,6 +28,8 @@ int mask_view(rle *out, const samite_mask *m, const char *path, samite_error *er
 int page_check(samite_page *out, const samite_page *page, const char *path, samite_error *err)
 {
     *out = (samite_page){0};
+    if (!page || !path)
+        return fail(err, SAMITE_USAGE, "no page or no path given to write results");
     memcpy(out, page, page->size < sizeof *out ? page->size : sizeof *out);
     const samite_pixels *p = out->pixels;
     if (!p || p->width <= 0 || p->height <= 0 || out->object_count < 0 || out->name_count < 0 || !out->file)
@@ -53,6 +55,8 @@ int page_check(samite_page *out, const samite_page *page, const char *path, sami
 int samite_write_mask(const samite_mask *m, const char *path, samite_error *err)
 {
     rle view;
+    if (!path)
+        return fail(err, SAMITE_USAGE, "samite_write_mask: no path given");
     int code = mask_view(&view, m, path, err);
     if (code)
         return code;
@@ -104,6 +108,8 @@ int samite_write_label_map(const samite_page *page, const char *path, samite_err
 int samite_mask_string(char **out, const samite_mask *m, samite_error *err)
 {
     rle view;
+    if (!out)
+        return fail(err, SAMITE_USAGE, "samite_mask_string: no place for the text given");
     *out = NULL;
     int code = mask_view(&view, m, "mask", err);
     return code ? code : rle_to_string(out, &view, err);
@@ -116,5 +122,5 @@ void samite_free(void *string)
 
 int samite_is_picture_name(const char *name)
 {
-    return image_has_known_ending(name);
+    return name && image_has_known_ending(name);
 }

@@ -409,8 +409,8 @@ class Answers(Case):
         """A result file must not take the number of a closed stream."""
         for closed, status in ((">&-", 4), ("<&-", 0), (">&- <&-", 4), (">&- 2>&- <&-", 4), ("2>&-", 0)):
             with self.subTest(closed):
-                r = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", SAMITE, "segment", self.photo, "--text", "dog",
-                                    "--out", self.path("o"), "--jsonl", *ALL], env=environment("formula:tiny"),
+                r = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", SAMITE, "segment", self.photo, "--text",
+                                    "dog", "--out", self.path("o"), "--jsonl", *ALL], env=environment("formula:tiny"),
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600)
                 self.assertEqual(r.returncode, status, r.stderr)
                 for name in self.files("o"):
@@ -423,7 +423,8 @@ class Answers(Case):
 
     def test_file_size_limit(self):
         """ulimit -f: an error like a full disk, no signal, nothing left."""
-        for args in (["convert", "formula:tiny", self.path("m.pt")], ["convert", "formula:tiny", self.path("m.safetensors")],
+        for args in (["convert", "formula:tiny", self.path("m.pt")],
+                     ["convert", "formula:tiny", self.path("m.safetensors")],
                      ["export", "onnx", "--out", self.path("e")]):
             with self.subTest(args):
                 r = subprocess.run([SAMITE, *args], env=environment("formula:tiny"), stdout=subprocess.PIPE,

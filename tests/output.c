@@ -249,6 +249,41 @@ static int make_folder(void **state)
     return mkdtemp(folder) ? 0 : -1;
 }
 
+/* Missing arguments are refused, never followed; run lengths that do not fill a mask write nothing outside of it. */
+static void test_misuse(void **state)
+{
+    (void)state;
+    samite_page page = SAMITE_PAGE_INIT;
+    samite_training *t = NULL;
+    char *text = NULL;
+    int side;
+    uint32_t runs[] = {4000000000u, 4000000000u};
+    uint8_t out[7] = {9, 9, 9, 9, 9, 9, 9};
+    samite_mask bad = {3, 2, runs, 2}, none = {3, 2, NULL, 2};
+    samite_mask_paint(&bad, out);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(out[i], i < 6 ? 0 : 9);
+    samite_mask_paint(&none, out);
+    samite_mask_paint(NULL, out);
+    samite_mask_paint(&bad, NULL);
+    samite_machine_describe(NULL);
+    assert_int_equal(samite_is_picture_name(NULL), 0);
+    assert_int_equal(samite_model_sides(NULL, &side, 1), 0);
+    assert_int_equal(samite_mask_string(NULL, &bad, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_mask_string(&text, NULL, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_write_mask(&bad, NULL, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_write_coco(NULL, NULL, "x", NULL), SAMITE_USAGE);
+    assert_int_equal(samite_write_coco(&page, NULL, NULL, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_training_new(NULL, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_training_help(NULL, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_training_print(NULL, &text, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_training_new(&t, NULL), SAMITE_OK);
+    assert_int_equal(samite_training_read(t, NULL, NULL), SAMITE_USAGE);
+    assert_int_equal(samite_training_set(t, NULL, "1", NULL), SAMITE_USAGE);
+    assert_int_equal(samite_training_set(t, "trainer.max_epochs", NULL, NULL), SAMITE_USAGE);
+    samite_training_free(t);
+}
+
 static int remove_folder(void **state)
 {
     (void)state;
@@ -264,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_mask), cmocka_unit_test(test_string), cmocka_unit_test(test_coco),
         cmocka_unit_test(test_overlay_and_labels), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_without_masks), cmocka_unit_test(test_older_page),
+        cmocka_unit_test(test_misuse),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

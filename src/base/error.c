@@ -14,7 +14,7 @@ static size_t back_to_character(const char *text, size_t at)
     return at;
 }
 
-/* Takes "..." for the middle of a line that does not fit: a long name keeps its beginning, and the reason behind it stays.
+/* Takes "..." for the middle of a line that does not fit: a long name keeps its beginning, the reason behind it stays.
  * Whole characters only, so that the text stays valid UTF-8. */
 static void shorten(char *out, size_t room, const char *line, size_t size)
 {

@@ -20,7 +20,7 @@ void file_map_drop(const void *data, size_t size);
 
 /* Reads a whole file or, for "-", standard input; at most `limit` bytes. *data is yours to free (NUL-terminated). */
 int file_read(uint8_t **data, size_t *size, const char *path, size_t limit, samite_error *err);
-/* The same, but `look` sees the beginning first (64 KB, or all of it) and may refuse the file: endless streams end there. */
+/* The same, but `look` sees the beginning (64 KB, or all of it) first and may refuse the file: endless streams end. */
 typedef int file_look_fn(const uint8_t *start, size_t size, const char *name, samite_error *err);
 int file_read_if(uint8_t **data, size_t *size, const char *path, size_t limit, file_look_fn *look, samite_error *err);
 

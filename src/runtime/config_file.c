@@ -125,8 +125,8 @@ static int read_metadata(config *c, const char *text, const char *path, samite_e
     json_t *o = json_loads(text, 0, NULL);
     if (!json_is_object(o)) {
         json_decref(o);
-        return fail(err, SAMITE_INPUT, "%s: the %s entry in its metadata is no JSON object; the file is damaged, write it "
-                    "again with samite convert", path, CONFIG_KEY);
+        return fail(err, SAMITE_INPUT, "%s: the %s entry in its metadata is no JSON object; the file is damaged, write "
+                    "it again with samite convert", path, CONFIG_KEY);
     }
     json_field(o, "image", &c->image);
     json_field(o, "vit_heads", &c->vit_heads);

@@ -28,8 +28,7 @@ static int open_formula(native *n, config *c, const char *path, samite_error *er
     errno = 0;
     n->seed = starts_with(comma, ",seed=") ? strtoull(digits, &end, 10) : 0;
     if (!starts_with(comma, ",seed=") || end == digits || *end || *digits < '0' || *digits > '9' || errno)
-        return fail(err, SAMITE_USAGE, "%s: after the size only ,seed=N is understood, N from 0 to 18446744073709551615",
-                    path);
+        return fail(err, SAMITE_USAGE, "%s: after the size only ,seed=N is understood, N from 0 to 2^64 - 1", path);
     return 0;
 }
 
