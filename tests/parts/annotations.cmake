@@ -1,3 +1,7 @@
 samite_test(annotations base io)
 samite_fuzz(labels base io)
 samite_test(seams base io)
+if(TARGET samite)
+  find_program(PYTHON3 python3 REQUIRED)
+  add_test(NAME formats_cli COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_SOURCE_DIR}/formats_cli.py $<TARGET_FILE:samite>)
+endif()
