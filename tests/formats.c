@@ -450,7 +450,7 @@ static void test_names(void **state)
          "tracker.model.sam_mask_decoder.x", "SAM 3.1 multiplex"},
         {{"base.q.lora_A.weight", "base.q.lora_B.weight", "base.norm.weight"}, "detector.base.q.lora_A.weight",
          "a LoRA adapter"},
-        {{"conv1.weight"}, "detector.conv1.weight", "not a SAM model"},
+        {{"conv1.weight"}, "detector.conv1.weight", "something else than a SAM model"},
         {{"optimizer.exp_avg.0"}, "detector.optimizer.exp_avg.0", "a training checkpoint without weights"},
     };
     char path[] = "/tmp/samite-formats-XXXXXX";

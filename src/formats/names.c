@@ -59,5 +59,5 @@ const char *guess_from_names(const tensor_list *l)
         return named(l, "sam_mask_decoder.") ? "SAM 3" : "a detector-only fine-tune";
     if (named(l, "exp_avg") || named(l, "optimizer"))
         return "a training checkpoint without weights";
-    return "not a SAM model";
+    return "something else than a SAM model";
 }

@@ -175,7 +175,8 @@ int config_from_weights(config *c, const weights *w, samite_error *err)
     if (code)
         return code;
     if (!c->vit_depth || !c->text_layers || !c->enc_layers || !c->dec_layers)
-        return fail(err, SAMITE_INPUT, "%s: no %s in it, so this is not a SAM 3 checkpoint; it looks like %s", path,
+        return fail(err, SAMITE_INPUT, "%s: no %s in it, so this is no complete SAM 3 checkpoint; it looks like %s. Give "
+                    "the official sam3.pt or a complete fine-tuned file; an adapter is added to its base by samite merge", path,
                     !c->vit_depth ? "image trunk" : !c->text_layers ? "text encoder" : "detector", weights_guess(w));
     return check(c, path, err);
 }
