@@ -54,7 +54,7 @@ typedef struct command {
     const option *options;
     int         (*run)(int argc, char **argv);
 } command;
-extern const command segment_command, everything_command, info_command, convert_command, align_command, bench_command,
+extern const command segment_command, everything_command, track_command, info_command, convert_command, align_command, bench_command,
                      convert_annotations_command,
                      eval_command, doctor_command, export_command,
                      train_command, merge_command;

@@ -622,6 +622,40 @@ typedef struct samite_video_status {
 } samite_video_status;
 SAMITE_API void samite_video_state(const samite_video *v, samite_video_status *out);
 
+/* Frames of a video file, a folder of pictures in natural order, "-" (standard input: MJPEG, Y4M, MPEG-TS ...),
+ * "raw:WIDTHxHEIGHT[@RATE]:PATH" or "device:FORMAT:NAME", one at a time. All have the size of the first one. */
+typedef struct samite_clip samite_clip;
+typedef struct samite_clip_info {
+    size_t      size;                  /* sizeof(samite_clip_info), set by the caller */
+    int64_t     frames;                /* 0: not known before the end */
+    double      rate;                  /* frames per second; 0: not known */
+    int         seekable;              /* frames that were read can be read again */
+    const char *codec;                 /* borrowed */
+    const char *damage;                /* what is wrong with the data so far, or NULL; borrowed */
+} samite_clip_info;
+/* flags: SAMITE_NO_EXIF takes frames as stored, not upright. */
+SAMITE_API int  samite_clip_open(samite_clip **out, const char *path, unsigned flags, samite_error *err);
+SAMITE_API void samite_clip_describe(const samite_clip *c, samite_clip_info *out);
+/* Frame `index`, or the next one for -1. 1: *out is yours to free; 0: there is none; negative: an error. Files are read
+ * forward, or one by one backward from where they were read to. */
+SAMITE_API int  samite_clip_read(samite_clip *c, int64_t index, samite_pixels *out, int64_t *found, double *time,
+                                 samite_error *err);
+SAMITE_API void samite_clip_free(samite_clip *c);
+
+/* A video file: H.264 where FFmpeg has an encoder, else MJPEG. It appears when finished. */
+typedef struct samite_movie samite_movie;
+SAMITE_API int  samite_movie_open(samite_movie **out, const char *path, int width, int height, double rate,
+                                  samite_error *err);
+SAMITE_API int  samite_movie_add(samite_movie *m, const samite_pixels *pixels, double time, samite_error *err);
+SAMITE_API const char *samite_movie_codec(const samite_movie *m);      /* "h264", "mjpeg" */
+SAMITE_API int  samite_movie_finish(samite_movie *m, samite_error *err);        /* frees it */
+SAMITE_API void samite_movie_free(samite_movie *m);                    /* nothing is left behind */
+
+/* Objects drawn into the pixels of their frame, each id in its own colour; `name` stands before the id. */
+SAMITE_API int  samite_frame_draw(samite_pixels *pixels, const samite_frame_result *f, const char *name, samite_error *err);
+/* 16-bit gray PNG: id + 1 of the object, 0 = none. */
+SAMITE_API int  samite_frame_labels(const samite_frame_result *f, const char *path, samite_error *err);
+
 /* ---- 13. Large pictures: windows of it, and the whole ----------------------------------------------------------- */
 
 /* A TIFF that is read in parts, strip by strip or tile by tile, and need not fit into memory. */

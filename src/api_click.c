@@ -101,7 +101,7 @@ static int check_box(const samite_image *im, const samite_box *b, samite_box *ou
     return 0;
 }
 
-static int check_click(const samite_image *im, const samite_click *c, samite_box *box, samite_error *err)
+int image_check_click(const samite_image *im, const samite_click *c, samite_box *box, samite_error *err)
 {
     int code = 0;
     if (!im->encoded.begun)
@@ -235,7 +235,7 @@ int samite_image_click(samite_image *im, const samite_click *click, samite_answe
     samite_click c = SAMITE_CLICK_INIT;
     samite_box box = {0};
     options_copy(&c, sizeof c, click, click->size);
-    int code = check_click(im, &c, &box, err);
+    int code = image_check_click(im, &c, &box, err);
     if (code)
         return code;
     samite_answer *a = calloc(1, sizeof *a);

@@ -22,4 +22,7 @@ typedef struct question {
 /* Guesses as values of im->r, which the caller brackets with run_save and run_restore. Needs image_clicks before. */
 int image_ask(samite_image *im, const question *q, guesses *out, samite_error *err);
 
+/* Are the points inside the picture, does the mask fit, is the box one? *box: the box, cut at the border. */
+int image_check_click(const samite_image *im, const samite_click *c, samite_box *box, samite_error *err);
+
 #endif

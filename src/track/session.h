@@ -35,6 +35,7 @@ typedef struct shown {
 typedef struct record {
     int64_t  frame;
     double   time;
+    int      width, height;    /* of the frame */
     shown   *item;
     int      count, room;
     int64_t *unconfirmed;      /* ids */

@@ -370,7 +370,7 @@ static void trim(session *s, int64_t frame)
 
 int session_step(session *s, const frame_view *v, record *out, samite_error *err)
 {
-    *out = (record){.frame = v->at.frame};
+    *out = (record){.frame = v->at.frame, .width = v->width, .height = v->height};
     step_free(&s->last);
     s->last.frame = v->at.frame;
     int code = detect_frame(s, v, err);
