@@ -17,13 +17,13 @@ static const option options[] = {
      .choices = "coco|yolo|labelme|voc|png"},
     {"--to", 0, OPTION_CHOICE, AT(to), "FORMAT", .help = "coco, yolo, labelme, voc, png or cvat",
      .choices = "coco|yolo|labelme|voc|png|cvat"},
-    {"--images", 0, OPTION_TEXT, AT(images), "DIR", .help = "from yolo: the pictures (default: images beside the labels)"},
+    {"--images", 0, OPTION_TEXT, AT(images), "DIR",
+     .help = "from yolo: the pictures (default: images beside the labels)"},
     {"--classes", 0, OPTION_TEXT, AT(classes), "FILE",
      .help = "from yolo: data.yaml, or names line by line (default: looked for beside the labels)"},
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "the summary as JSON"},
     {"--quiet", 'q', OPTION_FLAG, AT(quiet), NULL, .help = "no progress and no summary"},
-    {0}
-};
+    {0}};
 
 static int on_step(void *user, const char *stage, uint64_t at, uint64_t total)
 {
@@ -48,7 +48,8 @@ static int print_summary_json(const samite_conversion *c, samite_error *err)
         json_array_append_new(list, json_pack("{s:I, s:s, s:o}", "count", (json_int_t)c->drop[i].count, "why",
                                               c->drop[i].why, "first", json_name(c->drop[i].first)));
     return print_document(json_pack("{s:I, s:I, s:I, s:o}", "images", (json_int_t)c->images, "categories",
-                                    (json_int_t)c->categories, "objects", (json_int_t)c->objects, "left_out", list), err);
+                                    (json_int_t)c->categories, "objects", (json_int_t)c->objects, "left_out", list),
+                          err);
 }
 
 static int convert(const convert_settings *s, const char *in, const char *out, samite_error *err)
@@ -56,7 +57,8 @@ static int convert(const convert_settings *s, const char *in, const char *out, s
     samite_convert_options o = SAMITE_CONVERT_OPTIONS_INIT;
     samite_conversion c;
     if (!s->from || !s->to)
-        return fail(err, SAMITE_USAGE, "%s is missing: samite convert-annotations instances.json labels --from coco --to yolo",
+        return fail(err, SAMITE_USAGE,
+                    "%s is missing: samite convert-annotations instances.json labels --from coco --to yolo",
                     s->from ? "--to FORMAT" : "--from FORMAT");
     o.input = in;
     o.output = out;

@@ -193,12 +193,13 @@ static void hint_at_tiles(batch *b, const picture *p)
 {
     int longer = p->pixels.width > p->pixels.height ? p->pixels.width : p->pixels.height;
     samite_model_info info = {.size = sizeof info};
-    if (b->settings->tile || b->hinted || b->settings->engine.quiet || longer < MUCH_LARGER * SMALLEST_MODEL ||
-        b->settings->everything.on || samite_model_describe(b->model, &info, NULL) || longer < MUCH_LARGER * info.input_side)
+    if (b->settings->tile || b->hinted || b->settings->engine.quiet || b->settings->everything.on ||
+        longer < MUCH_LARGER * SMALLEST_MODEL || samite_model_describe(b->model, &info, NULL) ||
+        longer < MUCH_LARGER * info.input_side)
         return;
     b->hinted = true;
-    say("%s has %d x %d pixels and is seen as %d x %d: small objects may be missed; --tile %d looks closer", p->in->path,
-        p->pixels.width, p->pixels.height, info.input_side, info.input_side, info.input_side);
+    say("%s has %d x %d pixels and is seen as %d x %d: small objects may be missed; --tile %d looks closer",
+        p->in->path, p->pixels.width, p->pixels.height, info.input_side, info.input_side, info.input_side);
 }
 
 /* One picture from file to results. *fatal: what went wrong would go wrong for every picture. */
@@ -364,7 +365,8 @@ static const char details[] =
     "--tile looks at windows of large pictures and joins what they cut; TIFFs are then read in parts.\n"
     "--like finds all objects like the one in the box; --point, --box and --mask mean one object and nothing else.\n"
     "Files in DIR: result.json (COCO; with --shard result-IofN.json), NAME_overlay.png, NAME_labels.png,\n"
-    "masks/NAME_1.png ..., records/NAME.json; --format chooses others, see docs/formats.md. Pictures that fail are named at the end, with exit status 3.\n"
+    "masks/NAME_1.png ..., records/NAME.json; --format chooses others, see docs/formats.md.\n"
+    "Pictures that fail are named at the end, with exit status 3.\n"
     "\n"
     "Examples:\n"
     "  samite segment photo.jpg -m sam3.pt --text dog --text \"red car\" --out results\n"

@@ -96,8 +96,10 @@ int parse_formats(void *to, const char *name, const char *value, samite_error *e
         while (i < count && (strlen(words[i]) != n || memcmp(words[i], s, n) != 0))
             i++;
         if (i == count)
-            return fail(err, SAMITE_USAGE, "%s takes a list of coco, png, overlay, yolo, labelme, geojson, cvat and voc, not "
-                        "\"%s\"", name, value);
+            return fail(err, SAMITE_USAGE,
+                        "%s takes a list of coco, png, overlay, yolo, labelme, geojson, cvat and voc, not "
+                        "\"%s\"",
+                        name, value);
         *formats |= 1u << i;
         s += n + (s[n] == ',');
     }
@@ -184,7 +186,8 @@ bool results_complete(const results *r, const input *in)
     json_t *record = load_record(r, in->name), *source = identity(in->path);
     json_t *info = json_object_get(json_object_get(record, "info"), "samite");
     size_t count = json_array_size(json_object_get(record, "annotations"));
-    unsigned formats = json_is_true(json_object_get(info, "in_parts")) ? r->formats & ~(unsigned)NEED_PIXELS : r->formats;
+    unsigned formats =
+        json_is_true(json_object_get(info, "in_parts")) ? r->formats & ~(unsigned)NEED_PIXELS : r->formats;
     bool ok = same_json(json_object_get(info, "settings"), r->settings) &&
               same_json(json_object_get(info, "source"), source);
     for (size_t i = 0; i < PICTURE_FILES && ok; i++)
@@ -207,9 +210,9 @@ static char *record_info(const results *r, const picture *p, const prompts *ask)
                                               json_number((double)one->presence), "tokens", one->tokens, "cut",
                                               one->cut, "found", one->count));
     }
-    json_t *o = json_pack("{s:s, s:{s:s, s:o, s:o, s:O, s:o, s:b}}", "description", "samite segment", "samite", "version",
-                          SAMITE_VERSION, "name", json_name(p->in->name), "source", identity(p->in->path), "settings",
-                          r->settings, "prompts", list, "in_parts", p->raster != NULL);
+    json_t *o = json_pack("{s:s, s:{s:s, s:o, s:o, s:O, s:o, s:b}}", "description", "samite segment", "samite",
+                          "version", SAMITE_VERSION, "name", json_name(p->in->name), "source", identity(p->in->path),
+                          "settings", r->settings, "prompts", list, "in_parts", p->raster != NULL);
     char *s = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     return s;

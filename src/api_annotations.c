@@ -69,7 +69,8 @@ void file_list_free(file_list *l)
 
 int set_progress(const samite_convert_options *o, const char *stage, size_t done, size_t total, samite_error *err)
 {
-    return o->progress && o->progress(o->user, stage, done, total) ? fail(err, SAMITE_CANCELLED, "interrupted") : SAMITE_OK;
+    return o->progress && o->progress(o->user, stage, done, total) ? fail(err, SAMITE_CANCELLED, "interrupted")
+                                                                   : SAMITE_OK;
 }
 
 static bool among(const char *word, const char *words)
@@ -86,7 +87,8 @@ static int check(const samite_convert_options *o, samite_error *err)
         return fail(err, SAMITE_USAGE, "annotations can be read as coco, yolo, labelme, voc and png, not \"%s\"",
                     o->from ? o->from : "");
     if (!among(o->to, "|coco|yolo|labelme|voc|png|cvat|"))
-        return fail(err, SAMITE_USAGE, "annotations can be written as coco, yolo, labelme, voc, png and cvat, not \"%s\"",
+        return fail(err, SAMITE_USAGE,
+                    "annotations can be written as coco, yolo, labelme, voc, png and cvat, not \"%s\"",
                     o->to ? o->to : "");
     return SAMITE_OK;
 }

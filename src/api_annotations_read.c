@@ -79,8 +79,8 @@ static int read_classes(annotations *a, const samite_convert_options *o, samite_
     for (size_t i = 0; i < sizeof names / sizeof *names && !path && !o->classes; i++)
         path = existing(o->input, names[i]);
     if (!path)
-        return fail(err, SAMITE_INPUT, "%s: no data.yaml and no classes.txt there; name the classes with --classes FILE",
-                    o->input);
+        return fail(err, SAMITE_INPUT,
+                    "%s: no data.yaml and no classes.txt there; name the classes with --classes FILE", o->input);
     int code = read_file(a, path, yolo_read_names, err);
     free(path);
     return code;
@@ -150,7 +150,8 @@ static int count_orphans(annotations *a, const file_list *pictures, const char *
 static int read_yolo(annotations *a, const samite_convert_options *o, samite_error *err)
 {
     file_list pictures = {0};
-    char *labels = existing(o->input, "labels"), *images = o->images ? text_copy(o->images) : existing(o->input, "images");
+    char *labels = existing(o->input, "labels"),
+         *images = o->images ? text_copy(o->images) : existing(o->input, "images");
     images = images ? images : existing(o->input, "../images");
     images = images ? images : text_copy(o->input);
     labels = labels ? labels : text_copy(o->input);
@@ -158,8 +159,10 @@ static int read_yolo(annotations *a, const samite_convert_options *o, samite_err
     if (!code)
         code = file_list_read(&pictures, images, PICTURES, err);
     if (!code && pictures.count == 0)
-        code = fail(err, SAMITE_INPUT, "%s: no pictures there, and YOLO's labels are fractions of their sizes; name the "
-                    "folder with --images DIR", images);
+        code = fail(err, SAMITE_INPUT,
+                    "%s: no pictures there, and YOLO's labels are fractions of their sizes; name the "
+                    "folder with --images DIR",
+                    images);
     for (size_t i = 0; i < pictures.count && !code; i++) {
         samite_error why = {0};
         code = set_progress(o, "read", i, pictures.count, err);
@@ -218,7 +221,8 @@ static int read_index(mask_index *m, const char *folder, samite_error *err)
     m->files = name_map_new(lines);
     if (!code && (!m->rows || !m->files))
         code = fail(err, SAMITE_RESOURCE, "out of memory for masks.csv");
-    for (char *line = m->csv && !code ? strtok_r(m->csv, "\r\n", &save) : NULL; line; line = strtok_r(NULL, "\r\n", &save)) {
+    for (char *line = m->csv && !code ? strtok_r(m->csv, "\r\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\r\n", &save)) {
         mask_row *row = &m->rows[m->count];
         row->file = field(&line);
         row->picture = field(&line);

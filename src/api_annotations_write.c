@@ -82,7 +82,8 @@ static char **make_names(annotations *a)
         names[i] = make_name(&a->images[i], i, number);
         while (names[i] && name_map_get(used, names[i]) >= 0) {
             if (number++ == 1)
-                annotations_drop(a, "names of pictures that occur twice (files got a number)", "%.80s", a->images[i].file);
+                annotations_drop(a, "names of pictures that occur twice (files got a number)", "%.80s",
+                                 a->images[i].file);
             free(names[i]);
             names[i] = make_name(&a->images[i], i, number);
         }
@@ -107,7 +108,8 @@ static int write_each(const annotations *a, const samite_convert_options *o, con
     for (size_t i = 0; i < a->image_count && !code; i++) {
         text path = {0};
         text_printf(&path, "%s/%s%s", folder, names[i], ending);
-        code = path.failed ? fail(err, SAMITE_RESOURCE, "out of memory") : set_progress(o, "write", i, a->image_count, err);
+        code = path.failed ? fail(err, SAMITE_RESOURCE, "out of memory")
+                           : set_progress(o, "write", i, a->image_count, err);
         if (!code)
             code = write(a, (int)i, path.data, err);
         text_free(&path);

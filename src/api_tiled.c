@@ -78,13 +78,15 @@ static int raster_read(samite_raster *r, uint8_t *rgb, const window *w, samite_e
     return 0;
 }
 
-/* Averages squares of `factor` pixels into out[height / factor, width / factor], rounded up, reading few rows at a time. */
+/* Averages squares of `factor` pixels into out[height / factor, width / factor], rounded up, reading few rows at a
+ * time. */
 static int raster_shrink(samite_raster *r, const samite_pixels *out, int factor, samite_error *err)
 {
     size_t line = (size_t)r->width * 3, columns = (size_t)out->width * 3;
     uint8_t *rows = malloc(line * (size_t)factor);
     uint64_t *sum = malloc(columns * sizeof *sum);
-    int code = rows && sum ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory for %d rows of %d pixels", factor, r->width);
+    int code =
+        rows && sum ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory for %d rows of %d pixels", factor, r->width);
     for (int y = 0; y < out->height && !code; y++) {
         int left = r->height - y * factor, count = left < factor ? left : factor;
         code = tiff_regions_read(r->tiff, rows, 0, y * factor, r->width, count, err);
@@ -256,11 +258,13 @@ static int hand_out(tiled *t, int i, samite_error *err)
     return 0;
 }
 
-static int check(const samite_model *m, const samite_tiles *o, const samite_prompt *prompts, int count, samite_error *err)
+static int check(const samite_model *m, const samite_tiles *o, const samite_prompt *prompts, int count,
+                 samite_error *err)
 {
     const samite_pixels *p = o->pixels;
     if (!m || !prompts || count < 1 || !p == !o->raster || (p && (!p->rgb || p->width < 1 || p->height < 1)))
-        return fail(err, SAMITE_USAGE, "samite_segment_tiled: a model, prompts, and either pixels or a raster are needed");
+        return fail(err, SAMITE_USAGE,
+                    "samite_segment_tiled: a model, prompts, and either pixels or a raster are needed");
     if (o->tile < SMALLEST_TILE || o->tile > LARGEST_TILE || o->overlap < 0 || o->overlap > o->tile / 2)
         return fail(err, SAMITE_USAGE, "windows of %d pixels that share %d: expected %d to %d, sharing at most half",
                     o->tile, o->overlap, SMALLEST_TILE, LARGEST_TILE);
@@ -268,7 +272,8 @@ static int check(const samite_model *m, const samite_tiles *o, const samite_prom
         return fail(err, SAMITE_USAGE, "agreement %g: expected 0 to 1", (double)o->agree);
     for (int i = 0; i < count; i++)
         if (prompts[i].box_count || prompts[i].no_masks)
-            return fail(err, SAMITE_USAGE, "prompt %d has boxes or wants no masks, which does not go with windows", i + 1);
+            return fail(err, SAMITE_USAGE, "prompt %d has boxes or wants no masks, which does not go with windows",
+                        i + 1);
     if (p && (uint64_t)p->width * (uint64_t)p->height > UINT32_MAX)
         return fail(err, SAMITE_USAGE, "%d x %d pixels are more than 2^32", p->width, p->height);
     return 0;

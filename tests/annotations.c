@@ -331,7 +331,8 @@ static int read_yaml(annotations *a, const char *data, size_t size, const char *
 }
 
 #define LABELME(SHAPES) "{\"imagePath\":\"a.jpg\",\"imageWidth\":9,\"imageHeight\":9,\"shapes\":[" SHAPES "]}"
-#define COCO(ANNOTATIONS) "{\"images\":[{\"id\":7,\"file_name\":\"a\",\"width\":9,\"height\":9}],\"categories\":[{\"id\":0," \
+#define COCO(ANNOTATIONS) \
+    "{\"images\":[{\"id\":7,\"file_name\":\"a\",\"width\":9,\"height\":9}],\"categories\":[{\"id\":0," \
     "\"name\":\"n\"}],\"annotations\":[{\"image_id\":7,\"category_id\":0,\"bbox\":[1,1,2,2]},{" ANNOTATIONS "}]}"
 
 static void test_bad_input(void **state)

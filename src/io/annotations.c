@@ -248,9 +248,10 @@ void object_box(double box[4], const labelled_object *o)
 
 void text_add_xml(text *t, const char *s)
 {
-    static const struct { char c; const char *to; } special[] = {
-        {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&apos;"}, {'\n', "&#10;"}, {'\t', "&#9;"},
-        {'\r', "&#13;"},
+    static const struct { char c; const char *to;
+    } special[] = {
+        {'&', "&amp;"},   {'<', "&lt;"},   {'>', "&gt;"},  {'"', "&quot;"},
+        {'\'', "&apos;"}, {'\n', "&#10;"}, {'\t', "&#9;"}, {'\r', "&#13;"},
     };
     char *clean = utf8_clean(s, NULL);
     if (!clean) {

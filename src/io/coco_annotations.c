@@ -53,9 +53,9 @@ static json_t *annotation_json(const annotations *a, size_t i, samite_error *err
         area = (double)rle_area(&r);
         rle_free(&r);
     }
-    json_t *j = json_pack("{s:I, s:I, s:I, s:o, s:o, s:i}", "id", (json_int_t)i + 1, "image_id", (json_int_t)o->image + 1,
-                          "category_id", (json_int_t)o->category + 1, "bbox", numbers_json(box, 4), "area",
-                          json_number(area), "iscrowd", (int)o->crowd);
+    json_t *j = json_pack("{s:I, s:I, s:I, s:o, s:o, s:i}", "id", (json_int_t)i + 1, "image_id",
+                          (json_int_t)o->image + 1, "category_id", (json_int_t)o->category + 1, "bbox",
+                          numbers_json(box, 4), "area", json_number(area), "iscrowd", (int)o->crowd);
     int bad = !j;
     if (j && isfinite(o->score))
         bad |= json_object_set_new(j, "score", json_real(o->score));
@@ -154,7 +154,8 @@ static int read_image(coco_reader *r, const json_t *o, samite_error *err)
     json_int_t width = json_integer_value(json_object_get(o, "width"));
     json_int_t height = json_integer_value(json_object_get(o, "height"));
     char id[80];
-    if (!file || !*file || width < 1 || height < 1 || width > 1 << 24 || height > 1 << 24 || width * height > UINT32_MAX)
+    if (!file || !*file || width < 1 || height < 1 || width > 1 << 24 || height > 1 << 24 ||
+        width * height > UINT32_MAX)
         return fail(err, SAMITE_INPUT, "%s: image %s has no file_name, width or height", r->name,
                     id_text(id, json_object_get(o, "id")) ? id : "?");
     int index = annotations_add_image(r->a, file, (int)width, (int)height, err);
@@ -209,7 +210,8 @@ static const char *read_runs(labelled_object *out, const json_t *o, const labell
     static const char bad[] = "run lengths that do not fill their picture";
     const json_t *counts = json_object_get(o, "counts"), *size = json_object_get(o, "size");
     int code = SAMITE_INPUT;
-    if (json_integer_value(json_array_get(size, 0)) != im->height || json_integer_value(json_array_get(size, 1)) != im->width)
+    if (json_integer_value(json_array_get(size, 0)) != im->height ||
+        json_integer_value(json_array_get(size, 1)) != im->width)
         return bad;
     if (json_is_string(counts)) {
         code = rle_from_string(&out->mask, json_string_value(counts), json_string_length(counts), im->width, im->height,
@@ -294,7 +296,8 @@ int coco_annotations_read(annotations *a, const char *data, size_t size, const c
         return fail(err, SAMITE_INPUT, "%s: broken JSON, line %d column %d: %s", name, where.line, where.column,
                     where.text);
     coco_reader r = {.a = a, .name = name, .images = json_object(), .categories = json_object()};
-    int code = r.images && r.categories ? read_all(&r, root, err) : fail(err, SAMITE_RESOURCE, "%s: out of memory", name);
+    int code =
+        r.images && r.categories ? read_all(&r, root, err) : fail(err, SAMITE_RESOURCE, "%s: out of memory", name);
     json_decref(r.images);
     json_decref(r.categories);
     json_decref(root);

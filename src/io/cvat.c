@@ -80,8 +80,9 @@ int cvat_write(const annotations *a, const char *path, samite_error *err)
 {
     text t = {0};
     int code = SAMITE_OK;
-    text_printf(&t, "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<annotations>\n  <version>1.1</version>\n  <meta><task>"
-                    "<labels>\n");
+    text_printf(&t,
+                "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<annotations>\n  <version>1.1</version>\n  <meta><task>"
+                "<labels>\n");
     for (size_t i = 0; i < a->category_count; i++) {
         text_printf(&t, "    <label><name>");
         text_add_xml(&t, a->categories[i]);

@@ -119,8 +119,9 @@ static json_t *collection(const labelled_image *im, const georef *where)
     int bad = json_set_path(o, "picture", im->file);
     bad |= json_object_set_new(o, "coordinates", json_string(where->found ? where->source : "pixels"));
     if (!where->found)
-        bad |= json_object_set_new(o, "note", json_string("no world file and no GeoTIFF tags: coordinates are pixels from "
-                                                          "the upper left corner, y downwards"));
+        bad |= json_object_set_new(o, "note",
+                                   json_string("no world file and no GeoTIFF tags: coordinates are pixels from "
+                                               "the upper left corner, y downwards"));
     else if (where->epsg && where->epsg != WGS84)
         bad |= json_object_set_new(o, "crs", crs_json(where->epsg));
     else if (!where->epsg)

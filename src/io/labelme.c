@@ -31,7 +31,8 @@ static json_t *points_json(const double *xy, size_t points)
 }
 
 /* One shape. Several of one object share a group_id. */
-static int add_shape(json_t *shapes, const char *label, const char *type, json_t *points, json_int_t group, double score)
+static int add_shape(json_t *shapes, const char *label, const char *type, json_t *points, json_int_t group,
+                     double score)
 {
     json_t *o = json_pack("{s:o, s:o, s:s, s:{}, s:s}", "label", json_name(label), "points", points, "shape_type", type,
                           "flags", "description", "");
@@ -43,7 +44,8 @@ static int add_shape(json_t *shapes, const char *label, const char *type, json_t
     return bad | json_array_append_new(shapes, o);
 }
 
-static int add_object(json_t *shapes, const annotations *a, const labelled_object *o, json_int_t number, samite_error *err)
+static int add_object(json_t *shapes, const annotations *a, const labelled_object *o, json_int_t number,
+                      samite_error *err)
 {
     const char *label = a->categories[o->category];
     if (!o->mask.runs && !o->drawn.count) {
@@ -194,7 +196,8 @@ static int read_shape(labelled_object *o, const json_t *shape, const labelled_im
 }
 
 /* The polygon object of this group that came earlier in this file, or NULL. */
-static labelled_object *find_group(annotations *a, const json_t *groups, size_t first, const json_t *group, int category)
+static labelled_object *find_group(annotations *a, const json_t *groups, size_t first, const json_t *group,
+                                   int category)
 {
     for (size_t i = first; json_is_integer(group) && i < a->count; i++)
         if (json_equal(json_array_get(groups, i - first), group) && a->objects[i].category == category &&

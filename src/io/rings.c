@@ -84,7 +84,8 @@ static int split_all(ring_list *out, const polygons *borders, const rle *r, sami
     size_t points = borders->count ? borders->ends[borders->count - 1] : 0, slots = 16;
     while (slots < 2 * points + 2)
         slots *= 2;
-    splitter s = {.slots = slots, .way = malloc((points + 1) * 2 * sizeof *s.way), .slot = calloc(slots, sizeof *s.slot)};
+    splitter s = {
+        .slots = slots, .way = malloc((points + 1) * 2 * sizeof *s.way), .slot = calloc(slots, sizeof *s.slot)};
     out->rings.xy = malloc((points + 1) * 2 * sizeof *out->rings.xy);
     out->rings.ends = malloc((points + 1) * sizeof *out->rings.ends);
     out->owner = malloc((points + 1) * sizeof *out->owner);
@@ -94,7 +95,8 @@ static int split_all(ring_list *out, const polygons *borders, const rle *r, sami
     free(s.way);
     free(s.slot);
     return fine ? SAMITE_OK
-                : fail(err, SAMITE_RESOURCE, "no memory for the outlines of a mask of %d x %d pixels", r->width, r->height);
+                : fail(err, SAMITE_RESOURCE, "no memory for the outlines of a mask of %d x %d pixels", r->width,
+                       r->height);
 }
 
 /* Is the middle of the pixel (x, y) inside? */

@@ -31,8 +31,8 @@ int rle_place(rle *out, const rle *part, int x, int y, int width, int height, sa
     *out = (rle){0};
     int code = runs_check_size(width, height, err);
     if (!code && (x < 0 || y < 0 || part->width > width - x || part->height > height - y))
-        code = fail(err, SAMITE_USAGE, "a mask of %d x %d at %d,%d does not fit into %d x %d", part->width, part->height, x,
-                    y, width, height);
+        code = fail(err, SAMITE_USAGE, "a mask of %d x %d at %d,%d does not fit into %d x %d", part->width,
+                    part->height, x, y, width, height);
     if (code)
         return code;
     run_list l = {0};

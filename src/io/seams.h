@@ -28,10 +28,11 @@ void pieces_free(piece_list *l);
 int  window_count(int length, int tile, int overlap);
 int  window_start(int i, int length, int tile, int overlap);
 
-/* Joins pieces of one prompt, which then are whole objects, best score first. Two pieces are one object when their masks
- * agree in the strip that both windows see: IoU of at least `agree` there, or one lies within the other there and is cut
- * off by an edge of its window. Of an object that was found in the whole picture too, the masks of the windows are kept,
- * which are sharper; cut-off pieces within it are joined to it. The score of an object is that of its best piece. */
+/* Joins pieces of one prompt, which then are whole objects, best score first. Two pieces are one object when their
+ * masks agree in the strip that both windows see: IoU of at least `agree` there, or one lies within the other there and
+ * is cut off by an edge of its window. Of an object that was found in the whole picture too, the masks of the windows
+ * are kept, which are sharper; cut-off pieces within it are joined to it. The score of an object is that of its best
+ * piece. */
 int  seams_join(piece_list *l, const window *windows, double agree, samite_error *err);
 
 /* The mask of a part at (x, y) as one of a picture. It must fit. */

@@ -343,8 +343,8 @@ static int check_regions(tiff_regions *t, const pixels *tags, samite_error *err)
 {
     const tiff_reader *r = &t->reader;
     if (r->width == 0 || r->height == 0 || r->width > INT32_MAX || r->height > UINT32_MAX / r->width)
-        return fail(err, SAMITE_INPUT, "%s: %u x %u pixels; expected at least 1 and less than 2^32", t->src.name, r->width,
-                    r->height);
+        return fail(err, SAMITE_INPUT, "%s: %u x %u pixels; expected at least 1 and less than 2^32", t->src.name,
+                    r->width, r->height);
     if (!is_plain(r) || tags->exif_orientation > 1)
         return fail(err, SAMITE_INPUT, "%s: this kind of TIFF cannot be read in parts: convert it to upright 8-bit RGB",
                     t->src.name);

@@ -135,7 +135,8 @@ static int settle(voc_reader *r, size_t first, samite_error *err)
 {
     annotations *a = r->a;
     bool sized = r->width >= 1 && r->height >= 1 && r->width <= 1 << 24 && r->height <= 1 << 24 &&
-                 r->width * r->height < (double)UINT32_MAX && r->width == floor(r->width) && r->height == floor(r->height);
+                 r->width * r->height < (double)UINT32_MAX && r->width == floor(r->width) &&
+                 r->height == floor(r->height);
     if (!sized)
         return fail(err, SAMITE_INPUT, "%s: no usable <size> with <width> and <height>; is this a VOC file?", r->name);
     int image = annotations_add_image(a, r->file[0] ? r->file : r->name, (int)r->width, (int)r->height, err);

@@ -205,8 +205,8 @@ static int read_numbered(annotations *a, yaml_document_t *doc, const yaml_node_t
         char *end = NULL;
         long number = key ? strtol(key, &end, 10) : -1;
         if (!name || end == key || *end || number < (long)a->category_count || number > MOST_CLASSES)
-            return fail(err, SAMITE_INPUT, "class \"%.40s\": expected numbers from 0 to %d that ascend", key ? key : "?",
-                        MOST_CLASSES);
+            return fail(err, SAMITE_INPUT, "class \"%.40s\": expected numbers from 0 to %d that ascend",
+                        key ? key : "?", MOST_CLASSES);
         while ((size_t)number > a->category_count && !code) {
             char stand_in[32];
             snprintf(stand_in, sizeof stand_in, "class %zu", a->category_count);
@@ -221,8 +221,8 @@ static int read_document(annotations *a, yaml_document_t *doc, const char *name,
 {
     const yaml_node_t *root = yaml_document_get_root_node(doc), *names = NULL;
     bool map = root && root->type == YAML_MAPPING_NODE;
-    for (const yaml_node_pair_t *i = map ? root->data.mapping.pairs.start : NULL; map && i < root->data.mapping.pairs.top;
-         i++) {
+    for (const yaml_node_pair_t *i = map ? root->data.mapping.pairs.start : NULL;
+         map && i < root->data.mapping.pairs.top; i++) {
         const char *key = scalar(doc, i->key);
         if (key && strcmp(key, "names") == 0)
             names = yaml_document_get_node(doc, i->value);

@@ -25,7 +25,8 @@ static void read_one(annotations *a, int kind, const char *s, size_t size)
         georef_parse_world(&g, s, size, "fuzz", &err);
     else if (kind == 5 && annotations_category(a, "one", &err) == 0 && annotations_add_image(a, "x", 50, 40, &err) == 0)
         yolo_read(a, 0, s, size, "fuzz", &err);
-    else if (kind == 6 && image_decode_labels(&values, &width, &height, (const uint8_t *)s, size, "fuzz", 10000, &err) == 0) {
+    else if (kind == 6 &&
+             image_decode_labels(&values, &width, &height, (const uint8_t *)s, size, "fuzz", 10000, &err) == 0) {
         if (annotations_add_image(a, "x", width, height, &err) == 0)
             label_map_read(a, 0, 0, values, &err);
         free(values);
