@@ -168,12 +168,22 @@ int engine_model_open(samite_model *m, const char *folder, samite_error *err)
     return code;
 }
 
+static void words_free(engine_words *w)
+{
+    free(w->said);
+    engine_tensor_free(&w->out[0]);
+    engine_tensor_free(&w->out[1]);
+    *w = (engine_words){.said = NULL};
+}
+
 void engine_model_close(samite_model *m)
 {
     if (!m->parts)
         return;
     for (int p = 0; p < EXPORT_DETECTOR; p++)
         engine_unload(m->parts->part[p]);
+    for (int i = 0; i < ENGINE_WORDS; i++)
+        words_free(&m->parts->words[i]);
     engine_close(m->parts->e);
     free(m->parts->folder);
     free(m->parts);
@@ -227,25 +237,81 @@ int engine_encode(samite_image *im, samite_error *err)
 
 /* ---- the prompt ---- */
 
-static int encode_words(samite_image *im, const char *said, engine_tensor *out, int *tokens, bool *cut,
-                        samite_error *err)
+static int copy_tensor(engine_tensor *to, const engine_tensor *from, samite_error *err)
+{
+    to->name = from->name;
+    int code = engine_make(to, from->type, from->axes, from->dim, err);
+    if (!code)
+        memcpy(to->data, from->data, engine_bytes(from));
+    return code;
+}
+
+static int copy_words(engine_words *to, const engine_words *from, samite_error *err)
+{
+    *to = (engine_words){.said = text_copy(from->said), .tokens = from->tokens, .cut = from->cut};
+    int code =
+        to->said ? copy_tensor(&to->out[0], &from->out[0], err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+    if (!code)
+        code = copy_tensor(&to->out[1], &from->out[1], err);
+    if (code)
+        words_free(to);
+    return code;
+}
+
+/* A prompt asked before; out->said stays NULL if it is new. */
+static int recall(samite_model *m, const char *said, engine_words *out, samite_error *err)
+{
+    int code = 0;
+    *out = (engine_words){.said = NULL};
+    pthread_mutex_lock(&m->lock);
+    for (int i = 0; i < ENGINE_WORDS && !code && !out->said; i++)
+        if (m->parts->words[i].said && !strcmp(m->parts->words[i].said, said))
+            code = copy_words(out, &m->parts->words[i], err);
+    pthread_mutex_unlock(&m->lock);
+    return code;
+}
+
+/* Failing to remember is harmless. */
+static void remember(samite_model *m, const engine_words *w)
+{
+    engine_words copy;
+    if (copy_words(&copy, w, NULL))
+        return;
+    pthread_mutex_lock(&m->lock);
+    engine_words *slot = &m->parts->words[m->parts->next_words];
+    m->parts->next_words = (m->parts->next_words + 1) % ENGINE_WORDS;
+    words_free(slot);
+    *slot = copy;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static int encode_words(samite_image *im, const char *said, engine_words *out, samite_error *err)
 {
     samite_model *m = im->model;
     int prompt = m->parts->prompt;
     int32_t ids[256];
     int64_t wide[256] = {0};
-    *tokens = tokenize(ids, prompt, said, strlen(said), cut);
-    if (*cut)
+    int code = recall(m, said, out, err);
+    if (code || out->said)
+        return code;
+    out->tokens = tokenize(ids, prompt, said, strlen(said), &out->cut);
+    if (out->cut)
         model_log(m, "the text '%.60s%s' is longer than %d tokens and was cut: short noun phrases work best", said,
                   strlen(said) > 60 ? "..." : "", prompt);
-    for (int i = 0; i < *tokens; i++)
+    for (int i = 0; i < out->tokens; i++)
         wide[i] = ids[i];
     engine_tensor in = {.name = "token_ids", .type = DT_I64, .axes = 2, .dim = {1, prompt}, .data = wide};
-    out[0] = (engine_tensor){.name = "text_memory_resized"};
-    out[1] = (engine_tensor){.name = "text_attention_mask"};
+    out->out[0] = (engine_tensor){.name = "text_memory_resized"};
+    out->out[1] = (engine_tensor){.name = "text_attention_mask"};
     image_stage(im, "text", 1);
-    int code = part_ready(m, EXPORT_TEXT, err);
-    return code ? code : engine_run(m->parts->part[EXPORT_TEXT], &in, 1, out, 2, err);
+    code = part_ready(m, EXPORT_TEXT, err);
+    if (!code)
+        code = engine_run(m->parts->part[EXPORT_TEXT], &in, 1, out->out, 2, err);
+    if (!code && !(out->said = text_copy(said)))
+        code = fail(err, SAMITE_RESOURCE, "not enough memory");
+    if (!code)
+        remember(m, out);
+    return code;
 }
 
 /* The last layer's answers, after checking that every output has the shape it must have. */
@@ -295,26 +361,28 @@ int engine_ground(samite_image *im, const char *said, const examples *x, engine_
                   samite_error *err)
 {
     samite_model *m = im->model;
-    engine_tensor words[2] = {{0}}, in[ENGINE_FEATURES + 4] = {{0}}, *boxes = in + ENGINE_FEATURES + 2;
+    engine_words words = {.said = NULL};
+    engine_tensor in[ENGINE_FEATURES + 4] = {{0}}, *boxes = in + ENGINE_FEATURES + 2;
     int inputs = ENGINE_FEATURES + 2 + (m->parts->boxes ? 2 : 0);
     *out = (engine_found){.out = {{.name = "pred_logits"}, {.name = "pred_boxes"}, {.name = "pred_masks"},
                                   {.name = "presence_logit_dec"}}};
     int code = give_boxes(im, x, boxes, err);
     if (!code)
-        code = encode_words(im, said, words, tokens, cut, err);
+        code = encode_words(im, said, &words, err);
+    *tokens = words.tokens;
+    *cut = words.cut;
     image_stage(im, "ground", 1);
     if (!code)
         code = part_ready(m, EXPORT_HEAD, err);
     memcpy(in, im->features, sizeof im->features);
-    in[ENGINE_FEATURES] = words[0];
-    in[ENGINE_FEATURES + 1] = words[1];
+    in[ENGINE_FEATURES] = words.out[0];
+    in[ENGINE_FEATURES + 1] = words.out[1];
     in[ENGINE_FEATURES + 1].name = "text_attention_mask_float";
     if (!code)
         code = engine_run(m->parts->part[EXPORT_HEAD], in, inputs, out->out, 4, err);
     if (!code)
         code = read_found(out, &m->n->net->c, err);
-    engine_tensor_free(&words[0]);
-    engine_tensor_free(&words[1]);
+    words_free(&words);
     engine_tensor_free(&boxes[0]);
     engine_tensor_free(&boxes[1]);
     if (code)

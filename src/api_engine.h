@@ -8,12 +8,24 @@
 struct samite_model;
 struct samite_image;
 
+/* What the text encoder said about a prompt. */
+typedef struct engine_words {
+    char         *said;
+    int           tokens;
+    bool          cut;
+    engine_tensor out[2];                /* memory, mask */
+} engine_words;
+
+#define ENGINE_WORDS 64                  /* prompts remembered; the oldest makes room */
+
 typedef struct part_engine {
     engine      *e;
     char        *folder;
     engine_part *part[EXPORT_DETECTOR];     /* loaded when first needed, under the model's lock */
     int          prompt;                 /* tokens of a prompt */
     int          boxes;                  /* example boxes that the head takes; 0: none */
+    engine_words words[ENGINE_WORDS];    /* under the model's lock */
+    int          next_words;
 } part_engine;
 
 /* What the head found: outputs of its last layer, borrowed from `out`. */
