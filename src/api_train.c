@@ -144,19 +144,17 @@ static int fill_plan(samite_training *t, samite_training_plan *out, samite_error
 {
     const trainer *x = &t->trainer;
     train_cost cost;
-    samite_machine machine;
     long positive, negative;
     int code = trainer_cost(x, &cost, err);
     if (code)
         return code;
-    samite_machine_describe(&machine);
     train_set_pairs(&x->set, &positive, &negative);
     double rate = gemm_rate(GEMM_F32) * 1e9 * USUAL_RATE;
     samite_training_plan p = {.pictures = x->set.chosen, .objects = train_set_objects(&x->set), .prompts = x->set.prompt_count,
         .prompt = t->prompts, .positive = positive, .negative = negative, .rejected = x->set.rejected, .noted = x->set.noted,
         .rows = (int)x->set.row_count, .row = t->rows, .steps_per_epoch = x->iters, .steps = (int64_t)x->iters * x->c->epochs,
-        .learning = cost.learners, .frozen = cost.frozen, .flops = cost.flops, .memory_free = machine.memory_free,
-        .memory_bytes = cost.weights + cost.learning + cost.activations + 2 * cost.batch};
+        .learning = cost.learners, .frozen = cost.frozen, .flops = cost.flops, .memory_free = trainer_memory_available(),
+        .memory_bytes = train_cost_bytes(&cost)};
     p.seconds = rate > 0 ? (double)p.steps * x->share * cost.flops / rate : 0;
     p.size = out->size;
     memcpy(out, &p, out->size < sizeof p ? out->size : sizeof p);

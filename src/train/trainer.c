@@ -427,6 +427,18 @@ static int begin(trainer *t, bool resume, samite_error *err)
     return code;
 }
 
+/* Says beforehand when it will not fit. */
+static int foresee_memory(const trainer *t, samite_error *err)
+{
+    train_cost cost;
+    uint64_t there = trainer_memory_available() + trainer_memory();     /* weights and moments are there already */
+    int code = trainer_cost(t, &cost, err);
+    if (!code && there && train_cost_bytes(&cost) > there)
+        trainer_say(t, "this needs about %.1f GB, %.1f GB are free: it may run out of memory; freeze parts, or lower trainer.prompts_per_pass, "
+                    "trainer.train_batch_size or model.resolution", (double)train_cost_bytes(&cost) / 1e9, (double)there / 1e9);
+    return code;
+}
+
 /* The last good weights stay when a step was no number. */
 static int end_badly(trainer *t, int code, samite_error *err)
 {
@@ -443,6 +455,8 @@ static int end_badly(trainer *t, int code, samite_error *err)
 int trainer_run(trainer *t, bool resume, samite_error *err)
 {
     int code = begin(t, resume, err);
+    if (!code)
+        code = foresee_memory(t, err);
     if (!code)
         code = validate_base(t, err);
     t->started = seconds_now();

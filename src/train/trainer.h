@@ -87,5 +87,8 @@ typedef struct train_cost {
     int64_t  learners, frozen;              /* numbers */
 } train_cost;
 int trainer_cost(const trainer *t, train_cost *out, samite_error *err);
+uint64_t train_cost_bytes(const train_cost *c);
+/* Memory that the system could still give, caches included; 0: not known. */
+uint64_t trainer_memory_available(void);
 
 #endif

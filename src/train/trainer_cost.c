@@ -1,4 +1,5 @@
 /* trainer_cost.c - memory and work of a training, from a trace of the network. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,4 +116,21 @@ int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
     out->flops = picture.flops * (trunk_learns ? 3 : 1) + twice * (trunk_learns ? picture.again : 0) +
                  chunks * (3 * head.flops + twice * head.again);
     return 0;
+}
+
+uint64_t train_cost_bytes(const train_cost *c)
+{
+    return c->weights + c->learning + c->activations + 2 * c->batch;
+}
+
+uint64_t trainer_memory_available(void)
+{
+    unsigned long long kilobytes = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1)
+        kilobytes = 0;
+    if (f)
+        fclose(f);
+    return (uint64_t)kilobytes * 1024;
 }
