@@ -52,8 +52,8 @@ static char *path_of(const char *name)
 
 static void assert_same_file(const char *a, const char *b)
 {
-    uint8_t *x, *y;
-    size_t n, m;
+    uint8_t *x = NULL, *y = NULL;
+    size_t n = 0, m = 0;
     samite_error e = {0};
     if (file_read(&x, &n, a, (size_t)1 << 30, &e) || file_read(&y, &m, b, (size_t)1 << 30, &e))
         fail_msg("%s", e.text);
