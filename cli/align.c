@@ -24,7 +24,7 @@ static const option options[] = {
      .help = "compare with this model instead, on --image and --text"},
     {"--against-precision", 0, OPTION_CHOICE, AT(against_precision), "TYPE",
      .help = "arithmetic of the other model (default: f32)",
-     .choices = "f32|bf16"},
+     .choices = "f32|bf16|int8|auto"},
     {"--image", 0, OPTION_TEXT, AT(image), "FILE", .help = "picture for --against"},
     {"--text", 't', OPTION_TEXT, AT(text), "WORDS", .help = "prompt for --against"},
     {"--tolerance", 0, OPTION_REAL, AT(tolerance), "X",

@@ -4,14 +4,15 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "bench_profile.h"
 #include "report.h"
 #include "session.h"
 
 typedef struct bench_settings {
     engine_settings engine;
-    const char     *image, *text;
+    const char     *image, *text, *compare, *timeline;
     int             repeats;
-    bool            json;
+    bool            json, profile;
 } bench_settings;
 
 #define AT(member) offsetof(bench_settings, member)
@@ -21,7 +22,10 @@ static const option options[] = {
     {"--repeats", 0, OPTION_INT, AT(repeats), "N",
      .help = "the best of N counts (default: 3)", .least = 1, .most = 10000},
     {"--dtype", 0, OPTION_CHOICE, AT(engine.precision), "TYPE",
-     .help = "the same as --precision", .choices = "f32|bf16"},
+     .help = "the same as --precision", .choices = "f32|bf16|int8|auto"},
+    {"--profile", 0, OPTION_FLAG, AT(profile), NULL, .help = "also the time of every kind of op and layer"},
+    {"--timeline", 0, OPTION_TEXT, AT(timeline), "FILE", .help = "the profile as an HTML page"},
+    {"--compare", 0, OPTION_TEXT, AT(compare), "FILE", .help = "beside an earlier run's --json"},
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "JSON on standard output"},
     ENGINE_OPTIONS(bench_settings),
     {0}
@@ -29,22 +33,22 @@ static const option options[] = {
 
 typedef struct stage {
     const char *key, *name;
-    double      seconds, gflops, roofline;   /* rate in GFLOP/s; share of the rate of a plain product */
+    double      seconds, slowest, gflops, roofline;   /* rate in GFLOP/s; share of the rate of a plain product */
 } stage;
 
-static stage make_stage(const char *key, const char *name, double seconds, double work, double peak)
+static stage make_stage(const char *key, const char *name, double seconds, double slowest, double work, double peak)
 {
     double rate = seconds > 0 ? work / seconds : 0;
-    return (stage){key, name, seconds, rate, peak > 0 ? rate / peak : 0};
+    return (stage){key, name, seconds, slowest, rate, peak > 0 ? rate / peak : 0};
 }
 
 #define STAGES 3
 
 static void make_stages(stage *s, const samite_timing *t)
 {
-    s[0] = make_stage("image_encode", "image encode", t->image_encode, t->image_gflops, t->gemm_rate);
-    s[1] = make_stage("text", "text", t->text, t->text_gflops, t->gemm_rate);
-    s[2] = make_stage("ground", "ground", t->ground, t->ground_gflops, t->gemm_rate);
+    s[0] = make_stage("image_encode", "image encode", t->image_encode, t->image_slowest, t->image_gflops, t->gemm_rate);
+    s[1] = make_stage("text", "text", t->text, t->text_slowest, t->text_gflops, t->gemm_rate);
+    s[2] = make_stage("ground", "ground", t->ground, t->ground_slowest, t->ground_gflops, t->gemm_rate);
 }
 
 static json_t *timing_json(const samite_timing *t, const bench_settings *s, const char *model)
@@ -61,7 +65,8 @@ static json_t *timing_json(const samite_timing *t, const bench_settings *s, cons
     bool bad = !o || json_set_path(o, "model", model) != 0;
     for (int i = 0; i < STAGES && !bad; i++)
         bad = json_object_set_new(o, stages[i].key,
-                                  json_pack("{s:o, s:o, s:o}", "seconds", json_number(stages[i].seconds), "gflops",
+                                  json_pack("{s:o, s:o, s:o, s:o}", "seconds", json_number(stages[i].seconds), "slowest",
+                                            json_number(stages[i].slowest), "gflops",
                                             json_number(stages[i].gflops), "roofline",
                                             json_number(stages[i].roofline))) != 0;
     if (bad) {
@@ -110,6 +115,19 @@ static int made_up_picture(samite_pixels *p, samite_error *err)
     return SAMITE_OK;
 }
 
+static int tell(const samite_timing *t, const bench_settings *s, const char *model, samite_error *err)
+{
+    json_t *document = timing_json(t, s, model);
+    int code = 0;
+    if (s->json)
+        return print_document(document, err);
+    print_timing(t, s, model);
+    if (s->compare)
+        code = document ? bench_compare(document, s->compare, err) : fail(err, SAMITE_RESOURCE, "out of memory");
+    json_decref(document);
+    return code;
+}
+
 static int bench(const bench_settings *s, samite_error *err)
 {
     samite_pixels pixels = {0};
@@ -125,10 +143,11 @@ static int bench(const bench_settings *s, samite_error *err)
     if (!code)
         code = samite_bench(m, &pixels, s->text, s->repeats, &t, err);
     progress_end();
-    if (!code && s->json)
-        code = print_document(timing_json(&t, s, model), err);
-    else if (!code)
-        print_timing(&t, s, model);
+    if (!code)
+        code = tell(&t, s, model, err);
+    if (!code && !s->json && (s->profile || s->timeline))
+        code = bench_profile(m, &pixels, s->text, t.gemm_rate, s->timeline, err);
+    progress_end();
     if (made_up)
         free(pixels.rgb);
     else
@@ -158,6 +177,8 @@ static const char details[] =
     "\n"
     "Examples:\n"
     "  samite bench -m formula:full\n"
+    "  samite bench -m sam3.pt --precision int8 --profile --timeline ops.html\n"
+    "  samite bench -m sam3.pt --json > before.json; samite bench -m sam3.pt --compare before.json\n"
     "  samite bench -m sam3.pt --precision bf16 --image photo.jpg --text dog --json\n";
 
 const command bench_command = {

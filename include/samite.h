@@ -57,7 +57,7 @@ typedef struct samite_options {
     size_t             size;           /* sizeof(samite_options): set by the initializer */
     int                threads;        /* 0 = all physical cores this process may use */
     const char        *cpu;            /* highest instruction level: NULL = best, "ref", "avx2", "avx512"; first open decides */
-    const char        *precision;      /* arithmetic: NULL or "f32"; "bf16" where the CPU has it */
+    const char        *precision;      /* arithmetic: NULL or "f32"; "bf16", "int8", "auto" (bf16 if fast) */
     int                input_side;     /* pixels; 0 = the model's own. A multiple of patch x window, see samite_model_sides */
     uint64_t           memory_limit;   /* bytes for activations; 0 = none */
     samite_progress_fn progress;       /* may be NULL */
@@ -178,7 +178,7 @@ typedef struct samite_result {
 SAMITE_API int  samite_image_segment(samite_image *im, const samite_prompt *p, samite_result **out, samite_error *err);
 SAMITE_API void samite_result_free(samite_result *r);
 
-/* Paints a mask into out[height, width]: 1 inside, 0 outside. */
+/* Paints a mask into out[height, width]: 1 inside, 0 outside. Run lengths that do not fill it paint nothing but 0. */
 SAMITE_API void samite_mask_paint(const samite_mask *m, uint8_t *out);
 
 /* ---- 5. Alignment: compare with reference numbers ------------------------------------------------------------------ */
@@ -216,9 +216,21 @@ typedef struct samite_timing {
     double image_gflops, text_gflops, ground_gflops;/* work of one call, 10^9 operations */
     double gemm_rate;                               /* GFLOP/s reached by a plain product in the same run */
     uint64_t peak_bytes;                            /* largest resident size of the process so far */
+    double image_slowest, text_slowest, ground_slowest;   /* of the repeats: how far the machine is from quiet */
 } samite_timing;
 SAMITE_API int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text, int repeats,
                             samite_timing *out, samite_error *err);
+
+/* One op of a profiled pass. */
+typedef struct samite_op_time {
+    const char *stage;                 /* "image_encode", "text", "ground", "masks" */
+    const char *part, *op;             /* "trunk.block.3", "linear" */
+    double      start, seconds;        /* start: since the pass began */
+    double      gflops;                /* work, 10^9 operations */
+} samite_op_time;
+/* One pass over the same stages after a warm-up, with a call for every op in order of computation. */
+SAMITE_API int samite_bench_profile(samite_model *m, const samite_pixels *pixels, const char *text,
+                                    void (*each)(void *user, const samite_op_time *op), void *user, samite_error *err);
 
 typedef struct samite_machine {
     char     cpu[128];                 /* brand string */
@@ -646,6 +658,7 @@ SAMITE_API void samite_clip_free(samite_clip *c);
 typedef struct samite_movie samite_movie;
 SAMITE_API int  samite_movie_open(samite_movie **out, const char *path, int width, int height, double rate,
                                   samite_error *err);
+/* time: seconds since the first frame; not a number: by the rate. */
 SAMITE_API int  samite_movie_add(samite_movie *m, const samite_pixels *pixels, double time, samite_error *err);
 SAMITE_API const char *samite_movie_codec(const samite_movie *m);      /* "h264", "mjpeg" */
 SAMITE_API int  samite_movie_finish(samite_movie *m, samite_error *err);        /* frees it */

@@ -20,6 +20,7 @@
 /* In bf16 single values may be far off; the direction of a tensor may not. */
 #define BF16_RELATIVE    1.0
 #define BF16_COSINE      0.9995
+#define INT8_COSINE      0.99
 
 #define MAX_FILES 16
 
@@ -136,8 +137,9 @@ static int align_folder(aligner *a, samite_model *m, samite_error *err)
 static void set_tolerance(aligner *a, const samite_model *m)
 {
     bool deep = m && m->n->net->c.vit_depth > DEEP_BLOCKS, exact = !m || m->n->type == GEMM_F32;
+    bool int8 = !exact && m->n->type == GEMM_INT8;
     double relative = exact ? deep ? DEEP_RELATIVE : SHALLOW_RELATIVE : BF16_RELATIVE;
-    double cosine = exact ? deep ? DEEP_COSINE : SHALLOW_COSINE : BF16_COSINE;
+    double cosine = exact ? deep ? DEEP_COSINE : SHALLOW_COSINE : int8 ? INT8_COSINE : BF16_COSINE;
     a->max_relative = a->o->max_relative > 0 ? a->o->max_relative : relative;
     a->min_cosine = a->o->min_cosine > 0 ? a->o->min_cosine : cosine;
 }

@@ -8,9 +8,11 @@
 #include "base/progress.h"
 #include "model/tokenizer.h"
 
-static double best(double a, double b)
+/* The best and the slowest of the repeats so far. */
+static void count_in(double *best, double *slowest, double seconds)
 {
-    return a > 0 && a < b ? a : b;
+    *best = *best > 0 && *best < seconds ? *best : seconds;
+    *slowest = *slowest > seconds ? *slowest : seconds;
 }
 
 static double text_once(samite_image *im, const int32_t *ids, int n)
@@ -51,12 +53,12 @@ static int time_prompt(samite_image *im, const char *said, int repeats, samite_t
     if (!code && !query)
         code = fail(err, SAMITE_RESOURCE, "not enough memory");
     for (int i = 0; !code && i < repeats; i++)
-        out->text = best(out->text, text_once(im, ids, n));
+        count_in(&out->text, &out->text_slowest, text_once(im, ids, n));
     tensor *words = code ? NULL : text_forward(im->r, &net->text, run_indices(im->r, ids, 2, (int64_t[]){1, n}));
     for (int i = 0; words && i < net->c.queries; i++)
         query[i] = i;
     for (int i = 0; words && run_ok(im->r) && i < repeats; i++)
-        out->ground = best(out->ground, ground_once(im, words, query));
+        count_in(&out->ground, &out->ground_slowest, ground_once(im, words, query));
     free(query);
     return code ? code : run_status(im->r, err);
 }
@@ -83,7 +85,7 @@ static int time_all(samite_image *im, const samite_pixels *pixels, const char *s
     for (int i = 0; !code && i < repeats; i++) {
         start = seconds_now();
         code = samite_image_replace(im, pixels, err);
-        out->image_encode = best(out->image_encode, seconds_now() - start);
+        count_in(&out->image_encode, &out->image_slowest, seconds_now() - start);
     }
     return code ? code : time_prompt(im, said, repeats, out, err);
 }
@@ -106,5 +108,73 @@ int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text,
     struct rusage u;
     if (getrusage(RUSAGE_SELF, &u) == 0)
         out->peak_bytes = (uint64_t)u.ru_maxrss * 1024;
+    return code;
+}
+
+/* ---- op by op ---- */
+
+typedef struct profile {
+    const char *stage;
+    double      began;
+    bool        muted;                 /* warming up */
+    void      (*each)(void *user, const samite_op_time *op);
+    void       *user;
+} profile;
+
+static void tell_op(void *user, const char *part, const char *op, double start, double seconds, double flops)
+{
+    const profile *p = user;
+    samite_op_time t = {p->stage, part, op, start - p->began, seconds, flops * 1e-9};
+    if (!p->muted)
+        p->each(p->user, &t);
+}
+
+static int profile_pass(samite_image *im, const char *said, const int32_t *query, profile *p, samite_error *err)
+{
+    const sam3 *net = im->model->n->net;
+    int32_t ids[256];
+    bool cut;
+    int n = tokenize(ids, net->c.context, said, strlen(said), &cut);
+    grounded g;
+    p->began = seconds_now();
+    p->stage = "image_encode";
+    int code = image_encode(im, false, err);
+    if (code)
+        return code;
+    p->stage = "text";
+    tensor *words = text_forward(im->r, &net->text, run_indices(im->r, ids, 2, (int64_t[]){1, n}));
+    p->stage = "ground";
+    sam3_ground(im->r, net, &im->encoded, words, NULL, NULL, &g);
+    p->stage = "masks";
+    sam3_masks(im->r, net, &im->encoded, &g, query, net->c.queries);
+    return run_status(im->r, err);
+}
+
+int samite_bench_profile(samite_model *m, const samite_pixels *pixels, const char *text,
+                         void (*each)(void *user, const samite_op_time *op), void *user, samite_error *err)
+{
+    if (!m || !pixels || !text || !each)
+        return fail(err, SAMITE_USAGE, "samite_bench_profile: a model, a picture, a text and a callback are needed");
+    samite_image *im;
+    profile p = {.muted = true, .each = each, .user = user};
+    int code = image_new(&im, m, err), queries = m->n->net->c.queries;
+    if (code)
+        return code;
+    int32_t *query = malloc(sizeof *query * (size_t)queries);
+    if (!query)
+        code = fail(err, SAMITE_RESOURCE, "not enough memory");
+    for (int i = 0; query && i < queries; i++)
+        query[i] = i;
+    if (!code)
+        code = image_prepare(im, PARTS_IMAGE | PARTS_TEXT | PARTS_GROUND | PARTS_MASKS, err);
+    if (!code)
+        code = samite_image_replace(im, pixels, err);
+    run_set_timer(im->r, tell_op, &p);
+    for (int pass = 0; !code && pass < 2; pass++) {
+        p.muted = pass == 0;
+        code = profile_pass(im, text, query, &p, err);
+    }
+    free(query);
+    samite_image_free(im);
     return code;
 }

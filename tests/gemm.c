@@ -22,7 +22,7 @@ static double act_value(double x, activation act)
 /* Precision of the inputs: nothing is lost in f32. */
 static double tolerance(gemm_type type)
 {
-    return type == GEMM_BF16 ? 1.5e-2 : 5e-6;
+    return type == GEMM_INT8 ? 4e-2 : type == GEMM_BF16 ? 1.5e-2 : 5e-6;
 }
 
 typedef struct linear_case {
@@ -92,7 +92,7 @@ static void check_linear(const linear_case *c, int64_t step)
         omp_set_num_threads(threads);
         gemm_weights *w = gemm_pack(l.w, c->bias ? l.bias : NULL, c->out, c->in, c->in + 1, c->type);
         assert_non_null(w);
-        assert_true(gemm_weights_bytes(w) >= (size_t)(c->out * c->in) * (gemm_scratch(w, 1) ? 2 : 4));
+        assert_true(gemm_weights_bytes(w) >= (size_t)(c->out * c->in) * (c->type == GEMM_INT8 ? 1 : gemm_scratch(w, 1) ? 2 : 4));
         for (int again = 0; again < 2; again++) {
             float *y = guarded_floats(size, 1, 5);
             linear_run(y, c, &l, w);
@@ -133,6 +133,9 @@ static void test_linear(void **state)
                         c.type = GEMM_BF16;
                         check_linear(&c, 1);
                     }
+                    c.type = GEMM_INT8;
+                    if (k % 3 == 0 && c.in > 2)
+                        check_linear(&c, 1);
                 }
 }
 
@@ -147,8 +150,7 @@ static void test_linear_shapes(void **state)
             if (rows[i] > 201 && shapes[j][0] > 256)
                 continue;
             check_linear(&c, rows[i] > 5 ? 97 : 1);
-            c.type = GEMM_BF16;
-            if (i % 2)
+            for (c.type = GEMM_BF16; i % 2 && c.type <= GEMM_INT8; c.type++)
                 check_linear(&c, 97);
         }
     check_linear(&(linear_case){5184, 256, 64, 0, 0, NO_RESIDUAL, true, ACT_NONE, GEMM_F32}, 997);

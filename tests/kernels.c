@@ -585,6 +585,112 @@ static void test_attention_special(void **state)
     }
 }
 
+/* Out: the bytes as numbers, zeros and scales. */
+static void run_quantize(const kernels *k, const call *c, float **out)
+{
+    int64_t ldy = (c->cols + 3) / 4 * 4, n = c->rows * ldy;
+    uint8_t *y = malloc((size_t)n + 1);
+    int32_t *zero = malloc((size_t)c->rows * sizeof *zero);
+
+    y[n] = 77;
+    k->quantize(y, ldy, out[1], zero, c->in[0], c->cols + 3, c->rows, c->cols);
+    assert_int_equal(y[n], 77);
+    for (int64_t i = 0; i < n; i++)
+        out[0][i] = y[i];
+    for (int64_t r = 0; r < c->rows; r++)
+        out[2][r] = (float)zero[r];
+    free(y), free(zero);
+}
+
+static void test_quantize(void **state)
+{
+    const int64_t shapes[][2] = {{1, 1}, {3, 7}, {2, 16}, {5, 37}, {70, 64}, {9, 1024}};
+
+    for (int i = 0; i < 6; i++) {
+        int64_t rows = shapes[i][0], cols = shapes[i][1], padded = (cols + 3) / 4 * 4;
+        float *x = random_floats(rows * (cols + 3), 1, 41);
+        call c = {run_quantize, "quantize", 0, 3, {rows * padded, rows, rows}, .rows = rows, .cols = cols, .in = {x}};
+        for (int64_t j = 0; j < cols + 3; j++)
+            x[j] = rows > 2 ? 0 : fabsf(x[j]);      /* a row of zeros, or one without negative values */
+        check(&c);
+        drop(x, 1);
+    }
+}
+
+/* Half a step at most is lost, zero is exact, and what is not finite can be seen. */
+static void test_quantize_values(void **state)
+{
+    enum { N = 50 };
+    float *x = random_floats(N, 1, 42), scale;
+    uint8_t y[52];
+    int32_t zero;
+
+    x[7] = 0;
+    for (int l = 0; l < level_count; l++) {
+        levels[l]->quantize(y, 52, &scale, &zero, x, N, 1, N);
+        for (int i = 0; i < N; i++)
+            assert_true(fabsf(scale * (float)(y[i] - zero) - x[i]) <= scale * 1.001f);
+        assert_true(y[7] == zero && y[50] == 0 && y[51] == 0);
+        for (int i = 0; i < N; i += 9) {
+            float kept = x[i];
+            x[i] = i % 2 ? NAN : INFINITY;
+            levels[l]->quantize(y, 52, &scale, &zero, x, N, 1, N);
+            assert_true(isnan(scale));
+            x[i] = kept;
+        }
+    }
+    drop(x, 1);
+}
+
+typedef struct int8_case { int64_t rows, in, out, gap; activation act; enum { ALONE, ADDED, IN_PLACE } residual; } int8_case;
+
+static void run_product_int8(const kernels *k, const call *c, float **out)
+{
+    const int8_case *s = (const int8_case *)(const void *)c->in[3];
+    int64_t ldy = s->out + s->gap, panels = (s->out + INT8_PANEL - 1) / INT8_PANEL * INT8_PANEL;
+    float *numbers = random_floats(panels * 2, 0, 51), *scale = random_floats(s->rows, 0, 52);
+    uint8_t *x = malloc((size_t)(s->rows * s->in));
+    int8_t *w = malloc((size_t)(panels * s->in));
+    int32_t *zero = malloc((size_t)s->rows * sizeof *zero), *sum = calloc((size_t)panels, sizeof *sum);
+    uint32_t dice = 1;
+
+    for (int64_t i = 0; i < s->rows * s->in; i++)
+        x[i] = (uint8_t)((dice = dice * 1664525 + 1013904223) >> 24 | (i % 5 ? 0 : 255));
+    for (int64_t i = 0; i < panels * s->in; i++) {
+        w[i] = (int8_t)((int)((dice = dice * 1664525 + 1013904223) >> 25) - 63);
+        w[i] = i % 3 && w[i] < 64 ? w[i] : 63;      /* many of the largest: sums in 16 bits must not overflow */
+        sum[i / (INT8_PANEL * s->in) * INT8_PANEL + i / 4 % INT8_PANEL] += w[i];
+    }
+    for (int64_t r = 0; r < s->rows; r++)
+        zero[r] = (int32_t)(r * 37 % 256);
+    for (int64_t i = 0; i < s->rows * ldy && s->residual == IN_PLACE; i++)
+        out[0][i] = c->in[0][i];
+    k->product_int8(&(int8_product){.y = out[0], .ldy = ldy, .x = x, .x_scale = scale, .x_zero = zero, .w = w,
+                                    .residual = s->residual == ALONE ? NULL : s->residual == ADDED ? c->in[0] : out[0],
+                                    .w_scale = numbers, .bias = numbers + panels, .w_sum = sum, .rows = s->rows,
+                                    .in = s->in, .out = s->out, .act = s->act});
+    free(x), free(w), free(zero), free(sum);
+    drop(numbers, 0), drop(scale, 0);
+}
+
+static void test_product_int8(void **state)
+{
+    static const int8_case cases[] = {
+        {1, 4, 1, 0, ACT_NONE, ALONE},      {5, 12, 17, 3, ACT_RELU, ADDED},   {6, 64, 64, 0, ACT_NONE, IN_PLACE},
+        {7, 100, 65, 1, ACT_GELU, ALONE},   {13, 256, 130, 0, ACT_NONE, ADDED}, {300, 36, 96, 5, ACT_SIGMOID, ALONE},
+        {61, 4736, 40, 0, ACT_NONE, IN_PLACE},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t size = cases[i].rows * (cases[i].out + cases[i].gap);
+        float *residual = random_floats(size, 1, 53);
+        call c = {run_product_int8, "product_int8", 2e-6, 1, {size}, .rows = cases[i].rows, .cols = cases[i].out,
+                  .n = (int64_t)i, .in = {residual, NULL, NULL, (const float *)(const void *)&cases[i]}};
+        check(&c);
+        drop(residual, 1);
+    }
+}
+
 static void test_levels(void **state)
 {
     assert_string_equal(levels[0]->level, "ref");
@@ -605,7 +711,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_bf16),
         cmocka_unit_test(test_attention_special),
         cmocka_unit_test(test_attention_backward), cmocka_unit_test(test_attention_differences),
-        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_quantize),           cmocka_unit_test(test_quantize_values),
+        cmocka_unit_test(test_product_int8),       cmocka_unit_test(test_levels),
     };
 
     level_count = kernels_levels(levels, 8);

@@ -132,6 +132,13 @@ static void call_to_bf16(const kernels *k, float *y, const float *x, const float
     k->to_bf16((uint16_t *)y, x, rows * cols);
 }
 
+static void call_quantize(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
+{
+    float *scale = y + rows * cols / 2;
+
+    k->quantize((uint8_t *)y, cols, scale, (int32_t *)(scale + rows), x, cols, rows, cols);
+}
+
 static void call_column_sums(const kernels *k, float *y, const float *x, const float *small, int64_t rows, int64_t cols)
 {
     k->column_sums(y, x, rows, cols, cols);
@@ -147,6 +154,7 @@ static const row_bench row_calls[] = {
     {"norm", call_norm, 5184, 256, 2},
     {"group_norm + relu", call_group_norm, 82944, 256, 3},
     {"to_bf16", call_to_bf16, 5184, 1024, 1.5},
+    {"quantize", call_quantize, 5184, 1024, 1.25},
     {"column_sums", call_column_sums, 5184, 1024, 1},
 };
 
@@ -189,7 +197,8 @@ static void bench_linear(const linear_bench *b, gemm_type type)
         best = fmin(best, now() - start);
     }
     printf("  linear %s %5ld x %4ld -> %4ld%s%s  %9.3f ms %7.1f GFLOP/s, weights %5.1f GB/s\n",
-           type == GEMM_BF16 ? "bf16" : "f32 ", (long)b->rows, (long)b->in, (long)b->out, b->act ? " + act" : "",
+           type == GEMM_INT8 ? "int8" : type == GEMM_BF16 ? "bf16" : "f32 ", (long)b->rows, (long)b->in, (long)b->out,
+           b->act ? " + act" : "",
            b->residual ? " + residual" : "", best * 1e3, flops / best,
            1e-9 * (double)gemm_weights_bytes(packed) / best);
     gemm_weights_free(packed);
@@ -239,10 +248,10 @@ int kernels_bench(void)
     printf("%s\n%d threads, product %.1f GFLOP/s in f32, %.1f in bf16\n", kernels_cpu_features(), omp_get_max_threads(),
            rate[0], rate[1]);
     printf("%s\n", kernels_get()->level);
-    for (int type = GEMM_F32; type <= GEMM_BF16; type++) {
+    for (int type = GEMM_F32; type <= GEMM_INT8; type++) {
         for (EACH(linear_shapes, i))
             bench_linear(&linear_shapes[i], (gemm_type)type);
-        for (EACH(conv_shapes, i))
+        for (size_t i = 0; type != GEMM_INT8 && i < sizeof conv_shapes / sizeof *conv_shapes; i++)
             bench_conv(&conv_shapes[i], (gemm_type)type);
     }
     for (int l = 1; l < n; l++) {

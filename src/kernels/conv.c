@@ -178,7 +178,7 @@ conv_weights *conv_pack(const float *src, const float *bias, const conv_shape *s
         return NULL;
     pthread_mutex_init(&w->lock, NULL);
     w->shape = *s;
-    w->type = type == GEMM_BF16 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
+    w->type = type != GEMM_F32 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
     if (s->kernel > REPRESENTATIVE)
         p.key.height = p.key.width = s->kernel;
     if (bias && (w->bias = malloc((size_t)s->out * sizeof *bias)))

@@ -62,6 +62,8 @@ static void build_tables(void)
 #if defined(__x86_64__)
         if (i == 2 && __builtin_cpu_supports("avx512bf16"))
             kernels_fill_avx512_bf16(&tables[i]);
+        if (i == 2 && __builtin_cpu_supports("avx512vnni"))
+            kernels_fill_avx512_vnni(&tables[i]);
 #endif
         built = i + 1;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/int8.h"
 #include "kernels/kernels.h"
 #include "kernels/onednn.h"
 #include "kernels/pool.h"
@@ -40,6 +41,7 @@ typedef struct plan {
 
 struct gemm_weights {
     int64_t out, in;
+    int8_weights *eight;    /* GEMM_INT8: then nothing below is used */
     dnnl_data_type_t type;
     bool packed;            /* oneDNN's own blocked format, used whole; else [out, in], used in blocks */
     dnnl_memory_t memory;
@@ -91,6 +93,19 @@ static bool choose_format(gemm_weights *w)
     return ok;
 }
 
+/* The reference is slower than anything in f32. */
+static bool has_int8(void)
+{
+    const kernels *lowest;
+
+    return kernels_levels(&lowest, 1) && kernels_get()->product_int8 != lowest->product_int8;
+}
+
+bool gemm_has(gemm_type type)
+{
+    return type == GEMM_F32 || (onednn_ready() && (type == GEMM_BF16 ? onednn_has_bf16() : has_int8()));
+}
+
 gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type)
 {
     gemm_weights *w;
@@ -106,7 +121,14 @@ gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_
     pthread_mutex_init(&w->lock, NULL);
     w->out = out;
     w->in = in;
-    w->type = type == GEMM_BF16 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
+    w->type = type != GEMM_F32 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
+    if (type == GEMM_INT8 && has_int8()) {
+        w->eight = int8_pack(src, bias, out, in, ld);
+        if (w->eight)
+            return w;
+        gemm_weights_free(w);
+        return NULL;
+    }
     if (bias) {
         w->bias = malloc((size_t)out * sizeof *bias);
         if (w->bias)
@@ -135,7 +157,9 @@ void gemm_weights_free(gemm_weights *w)
         return;
     for (int i = 0; i < PLANS; i++)
         plan_free(w->plans[i]);
-    dnnl_memory_destroy(w->memory);
+    if (w->memory)
+        dnnl_memory_destroy(w->memory);
+    int8_free(w->eight);
     pthread_mutex_destroy(&w->lock);
     free(w->bias);
     free(w);
@@ -143,11 +167,15 @@ void gemm_weights_free(gemm_weights *w)
 
 size_t gemm_weights_bytes(const gemm_weights *w)
 {
+    if (w->eight)
+        return int8_bytes(w->eight);
     return dnnl_memory_desc_get_size(&w->desc) + (w->bias ? (size_t)w->out * sizeof *w->bias : 0);
 }
 
 size_t gemm_scratch(const gemm_weights *w, int64_t rows)
 {
+    if (w->eight)
+        return rows > 0 ? int8_scratch(w->eight, rows) : 0;
     return w->type == dnnl_bf16 && rows > 0 ? (size_t)rows * (size_t)w->in * 2 : 0;
 }
 
@@ -396,6 +424,10 @@ bool gemm_run(const gemm_weights *weights, float *y, int64_t ldy, const float *x
 
     if (rows < 1)
         return true;
+    if (w->eight) {
+        int8_run(w->eight, y, ldy, x, ldx, rows, act, residual, scratch);
+        return true;
+    }
     if (w->type == dnnl_bf16) {
         if (ldx == w->in)
             k->to_bf16(scratch, x, rows * w->in);

@@ -9,7 +9,9 @@
 
 #include "kernels/kernels.h"
 
-typedef enum gemm_type { GEMM_F32, GEMM_BF16 } gemm_type;   /* arithmetic of the inputs; sums are f32 */
+/* Arithmetic of the inputs. Sums are f32, in int8 exact. INT8: weights get a scale per output, rows of x are quantised
+ * as they come; convolutions of that type are computed in bf16. */
+typedef enum gemm_type { GEMM_F32, GEMM_BF16, GEMM_INT8 } gemm_type;
 
 typedef struct gemm_weights gemm_weights;
 
@@ -19,7 +21,8 @@ gemm_weights *gemm_pack(const float *w, const float *bias, int64_t out, int64_t 
 void          gemm_weights_free(gemm_weights *w);
 size_t        gemm_weights_bytes(const gemm_weights *w);
 /* x: row stride ldx >= in. y and residual: row stride ldy >= out; y may be `residual`, never x. residual may be NULL.
- * Rows without gaps are faster: with AVX-512 others are copied. GEMM_BF16 is computed in f32 where the CPU has no bf16.
+ * Rows without gaps are faster: with AVX-512 others are copied. GEMM_BF16 is computed in f32 where the CPU has no bf16, GEMM_INT8
+ * where it has no AVX2.
  * `scratch`: gemm_scratch(w, rows) bytes (0 for f32). false: oneDNN failed (out of memory). */
 bool   gemm_run(const gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
                 const float *residual, void *scratch);
@@ -42,6 +45,9 @@ bool conv_run(const conv_weights *w, float *y, const float *x, int64_t batch, in
 /* dx (may be NULL) is overwritten; dw and dbias (may be NULL) are added to. Unpacked weights as above. */
 bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w,
                    const conv_shape *s, int64_t batch, int64_t height, int64_t width);
+
+/* Does this CPU compute that type faster than f32? Others work, in f32. */
+bool gemm_has(gemm_type type);
 
 /* "oneDNN 2.6.3" */
 const char *gemm_library(void);

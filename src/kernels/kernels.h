@@ -43,6 +43,23 @@ typedef struct attention_grads {
     void  *scratch;                 /* attention_backward_scratch(args) bytes */
 } attention_grads;
 
+/* y[r, o] = act(x_scale[r] w_scale[o] (sum_i x[r, i] w[o, i] - x_zero[r] w_sum[o]) + bias[o]) + residual[r, o].
+ * Weights lie in panels of INT8_PANEL outputs: w[o / PANEL][i / 4][o % PANEL][i % 4], zeros where there is no i or o. */
+enum { INT8_PANEL = 64 };
+typedef struct int8_product {
+    float         *y;
+    const float   *residual;        /* strides of y; y itself, or NULL */
+    int64_t        ldy;
+    const uint8_t *x;               /* [rows, in], from quantize */
+    const float   *x_scale;         /* [rows] */
+    const int32_t *x_zero;
+    const int8_t  *w;
+    const float   *w_scale, *bias;  /* [out], padded to whole panels */
+    const int32_t *w_sum;           /* sum_i w[o, i] */
+    int64_t        rows, in, out;   /* in: a multiple of 4 */
+    activation     act;
+} int8_product;
+
 typedef struct kernels {
     const char *level;              /* "ref", "avx2", "avx512" */
 
@@ -76,6 +93,13 @@ typedef struct kernels {
     void (*to_bf16)(uint16_t *y, const float *x, int64_t n);
     void (*from_bf16)(float *y, const uint16_t *x, int64_t n);
     void (*from_f16)(float *y, const uint16_t *x, int64_t n);
+    /* Each row of x as 8-bit numbers: x = scale (y - zero) within half a step; 0 is exact. y rows are ldy apart, a
+     * multiple of 4; columns beyond `cols` become 0. A row that is not finite has scale NaN. Exact. */
+    void (*quantize)(uint8_t *y, int64_t ldy, float *scale, int32_t *zero, const float *x, int64_t ldx, int64_t rows,
+                     int64_t cols);
+    /* See int8_product. 1e-6 */
+    void (*product_int8)(const int8_product *p);
+    int    int8_limit;              /* largest |w| that product_int8 may be given */
     /* sum over rows: y[c] += sum_r x[r, c]. 1e-6 */
     void (*column_sums)(float *y, const float *x, int64_t rows, int64_t cols, int64_t stride);
 } kernels;

@@ -8,8 +8,9 @@
 void kernels_fill_ref(kernels *k);
 void kernels_fill_avx2(kernels *k);
 void kernels_fill_avx512(kernels *k);
-/* On top of avx512 where the CPU has these instructions; not a level of its own. */
+/* On top of avx512 where the CPU has these instructions; not levels of their own. */
 void kernels_fill_avx512_bf16(kernels *k);
+void kernels_fill_avx512_vnni(kernels *k);
 
 /* Makes the choice of kernels_cap() binding for oneDNN; called before oneDNN's first use. */
 void kernels_settle(void);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/progress.h"
 #include "ops/run_state.h"
 
 bool op_begin(run *r, op_call *c)
@@ -11,6 +12,7 @@ bool op_begin(run *r, op_call *c)
     if (!run_polled(r))
         return false;
     c->scratch = op_scratch_mark(r);
+    c->began = r->options.timed ? seconds_now() : 0;
     if (r->options.mode != TAPE || (!c->op->backward && !c->op->view))
         return true;
     for (int i = 0; i < c->inputs; i++)
@@ -94,6 +96,8 @@ tensor *op_finish(run *r, op_call *c, tensor *y)
     op_scratch_release(r, c->scratch);
     if (r->failed)
         return run_bad(r);
+    if (r->options.timed && r->options.mode == RUN)
+        r->options.timed(r->options.timed_user, r->part, c->op->name, c->began, seconds_now() - c->began, c->flops);
     bool tape = c->saves && !c->op->view;
     if ((r->options.mode == TRACE || tape) && !record_node(r, c, y))
         return run_bad(r);

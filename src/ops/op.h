@@ -30,6 +30,7 @@ typedef struct op_call {
     bool           grad;                 /* the output takes part in the gradient */
     bool           saves;                /* this call will be replayed backwards: keep what that needs */
     size_t         scratch;              /* mark of the scratch arena */
+    double         began;                /* when, if somebody wants to know */
 } op_call;
 
 /* false when the run has failed or is cancelled; then the op returns run_bad(). */

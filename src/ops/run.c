@@ -104,6 +104,12 @@ void run_set_observer(run *r, void (*observe)(void *, const char *, const tensor
     r->options.observe_user = user;
 }
 
+void run_set_timer(run *r, void (*timed)(void *, const char *, const char *, double, double, double), void *user)
+{
+    r->options.timed = timed;
+    r->options.timed_user = user;
+}
+
 run_mode run_mode_of(const run *r)
 {
     return r->options.mode;

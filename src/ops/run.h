@@ -28,6 +28,9 @@ typedef struct run_options {
     /* Called now and then from long ops and parts with the part's path; nonzero = stop (SAMITE_CANCELLED). */
     int     (*cancelled)(void *user);
     void     *cancel_user;
+    /* Called at the end of every op of RUN with its part's path, when it began (seconds_now) and how long it took. */
+    void    (*timed)(void *user, const char *part, const char *op, double start, double seconds, double flops);
+    void     *timed_user;
     /* Called by note() with every named value, in computation order; for align and tests. NULL = none. */
     void    (*observe)(void *user, const char *name, const tensor *t);
     void     *observe_user;
@@ -37,6 +40,7 @@ run *run_open(const run_options *o, samite_error *err);      /* NULL and *err on
 void run_close(run *r);                                      /* accepts NULL */
 void run_reset(run *r);                                      /* forgets all values, the tape and the error */
 void run_set_observer(run *r, void (*observe)(void *, const char *, const tensor *), void *user);
+void run_set_timer(run *r, void (*timed)(void *, const char *, const char *, double, double, double), void *user);
 run_mode run_mode_of(const run *r);
 gemm_type run_type(const run *r);                            /* GEMM_F32 in TAPE */
 int  run_status(const run *r, samite_error *err);            /* 0, or the first error */

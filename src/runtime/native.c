@@ -130,12 +130,18 @@ static int choose_side(config *c, int side, samite_error *err)
 
 static int choose_precision(native *n, const char *name, samite_error *err)
 {
+    static const char *const names[] = {[GEMM_F32] = "f32", [GEMM_BF16] = "bf16", [GEMM_INT8] = "int8"};
     n->type = GEMM_F32;
-    if (name && strcmp(name, "bf16") == 0)
-        n->type = GEMM_BF16;
-    else if (name && strcmp(name, "f32") != 0)
-        return fail(err, SAMITE_USAGE, "precision '%s' is unknown: f32 or bf16", name);
-    return 0;
+    if (name && strcmp(name, "auto") == 0) {
+        n->type = gemm_has(GEMM_BF16) ? GEMM_BF16 : GEMM_F32;
+        return 0;
+    }
+    for (int t = GEMM_F32; name && t <= GEMM_INT8; t++)
+        if (strcmp(name, names[t]) == 0) {
+            n->type = (gemm_type)t;
+            return 0;
+        }
+    return name ? fail(err, SAMITE_USAGE, "precision '%s' is unknown: f32, bf16, int8 or auto", name) : 0;
 }
 
 static int open_into(native *n, const char *path, const native_options *o, samite_error *err)
@@ -253,10 +259,14 @@ static void release(param *p)
     p->owned = false;
 }
 
-/* Small heads stay in f32: they cost nothing and decide scores and boxes. */
+/* Small heads stay in f32: they cost nothing and decide scores and boxes. In int8 are the big products of the two towers
+ * and of the fusion encoder, which are nearly all the work. */
 static gemm_type type_of(const native *n, const layer *l)
 {
-    return l->part == PART_DECODER || l->part == PART_GEOMETRY || l->part == PART_CLICK ? GEMM_F32 : n->type;
+    if (l->part == PART_DECODER || l->part == PART_GEOMETRY || l->part == PART_CLICK)
+        return GEMM_F32;
+    bool big = l->kind == LAYER_LINEAR && (l->part == PART_TRUNK || l->part == PART_TEXT || l->part == PART_FUSION);
+    return n->type == GEMM_INT8 && (!big || l->linear == &n->net->trunk.patch_embed) ? GEMM_BF16 : n->type;
 }
 
 static bool layer_ready(const layer *l)

@@ -22,7 +22,7 @@ typedef struct native {
 
 typedef struct native_options {
     int         side;                  /* input side, 0 = the model's own */
-    const char *precision;             /* NULL, "f32", "bf16" */
+    const char *precision;             /* NULL, "f32", "bf16", "int8", "auto" */
 } native_options;
 
 /* Path as in samite_model_open. Fails when a tensor of the detector is missing or has another shape, naming the first

@@ -204,6 +204,11 @@ void kernels_fill_avx2(kernels *k)
     k->norm_backward = LEVEL(norm_backward);
     k->group_norm = LEVEL(group_norm);
     k->attention = k->attention_bf16 = LEVEL(attention);
+    k->quantize = LEVEL(quantize);
+#if !defined(__AVX512F__)
+    k->product_int8 = LEVEL(product_int8);
+    k->int8_limit = 63;         /* pairs of products are summed in 16 bits */
+#endif
     k->attention_backward = LEVEL(attention_backward);
     k->to_bf16 = LEVEL(to_bf16);
     k->from_bf16 = LEVEL(from_bf16);

@@ -17,6 +17,9 @@ void LEVEL(activate_backward)(float *dx, const float *dy, const float *x, activa
 void LEVEL(to_bf16)(uint16_t *y, const float *x, int64_t n);
 void LEVEL(from_bf16)(float *y, const uint16_t *x, int64_t n);
 void LEVEL(from_f16)(float *y, const uint16_t *x, int64_t n);
+void LEVEL(quantize)(uint8_t *y, int64_t ldy, float *scale, int32_t *zero, const float *x, int64_t ldx, int64_t rows,
+                     int64_t cols);
+void LEVEL(product_int8)(const int8_product *p);
 void LEVEL(column_sums)(float *y, const float *x, int64_t rows, int64_t cols, int64_t stride);
 void LEVEL(norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
                  int64_t rows, int64_t cols, float eps);

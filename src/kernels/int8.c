@@ -1,0 +1,112 @@
+/* int8.c - weights as 8-bit numbers with a scale per output; the rows they meet are quantised one by one. */
+#include "kernels/int8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+struct int8_weights {
+    int64_t out, in, padded_in, padded_out;
+    int8_t  *w;             /* panels, see int8_product */
+    float   *scale, *bias;  /* [padded_out] */
+    int32_t *sum;
+    size_t   bytes;         /* of all four, one block that begins at w */
+};
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static bool take_memory(int8_weights *w)
+{
+    size_t matrix = (size_t)(w->padded_out * w->padded_in), vector = (size_t)w->padded_out * sizeof(float);
+
+    w->bytes = (size_t)round_up((int64_t)(matrix + 3 * vector), ALIGNMENT);
+    w->w = aligned_alloc(ALIGNMENT, w->bytes);
+    if (!w->w)
+        return false;
+    w->scale = (float *)(w->w + matrix);
+    w->bias = w->scale + w->padded_out;
+    w->sum = (int32_t *)(w->bias + w->padded_out);
+    return true;
+}
+
+/* One output: its largest weight becomes `limit`. */
+static void pack_row(int8_weights *w, int64_t o, const float *row, int limit)
+{
+    int8_t *to = w->w + o / INT8_PANEL * INT8_PANEL * w->padded_in + o % INT8_PANEL * 4;
+    float most = 0, steps;
+    int32_t sum = 0;
+
+    for (int64_t i = 0; i < w->in; i++)
+        most = fmaxf(most, fabsf(row[i]));
+    steps = most > 0 ? (float)limit / most : 0;
+    for (int64_t i = 0; i < w->in; i += 4) {
+        int8_t four[4] = {0};
+        for (int64_t k = 0; k < 4 && i + k < w->in; k++) {
+            four[k] = (int8_t)lrintf(row[i + k] * steps);
+            sum += four[k];
+        }
+        memcpy(to + i * INT8_PANEL, four, sizeof four);
+    }
+    w->scale[o] = most / (float)limit;
+    w->sum[o] = sum;
+}
+
+int8_weights *int8_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld)
+{
+    int limit = kernels_get()->int8_limit;
+    int8_weights *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return NULL;
+    *w = (int8_weights){.out = out, .in = in, .padded_in = round_up(in, 4), .padded_out = round_up(out, INT8_PANEL)};
+    if (!take_memory(w)) {
+        free(w);
+        return NULL;
+    }
+    if (out % INT8_PANEL)
+        memset(w->w + (w->padded_out - INT8_PANEL) * w->padded_in, 0, (size_t)(INT8_PANEL * w->padded_in));
+    memset(w->scale, 0, 3 * (size_t)w->padded_out * sizeof *w->scale);
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < out; o++)
+        pack_row(w, o, src + o * ld, limit);
+    if (bias)
+        memcpy(w->bias, bias, (size_t)out * sizeof *bias);
+    return w;
+}
+
+void int8_free(int8_weights *w)
+{
+    if (w)
+        free(w->w);
+    free(w);
+}
+
+size_t int8_bytes(const int8_weights *w)
+{
+    return w->bytes;
+}
+
+/* Quantised rows, their scales and zeros. */
+size_t int8_scratch(const int8_weights *w, int64_t rows)
+{
+    return (size_t)rows * ((size_t)w->padded_in + sizeof(float) + sizeof(int32_t)) + ALIGNMENT;
+}
+
+void int8_run(const int8_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
+              const float *residual, void *scratch)
+{
+    const kernels *k = kernels_get();
+    float *scale = scratch;
+    int32_t *zero = (int32_t *)(scale + rows);
+    uint8_t *narrow = (uint8_t *)(zero + rows);
+
+    k->quantize(narrow, w->padded_in, scale, zero, x, ldx, rows, w->in);
+    k->product_int8(&(int8_product){.y = y, .residual = residual, .ldy = ldy, .x = narrow, .x_scale = scale,
+                                    .x_zero = zero, .w = w->w, .w_scale = w->scale, .bias = w->bias, .w_sum = w->sum,
+                                    .rows = rows, .in = w->padded_in, .out = w->out, .act = act});
+}

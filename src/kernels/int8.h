@@ -1,0 +1,17 @@
+/* int8.h - inside src/kernels: matrices of 8-bit weights, for gemm.c. */
+#ifndef KERNELS_INT8_H
+#define KERNELS_INT8_H
+
+#include "kernels/kernels.h"
+
+typedef struct int8_weights int8_weights;
+
+/* As gemm_pack and what belongs to it. */
+int8_weights *int8_pack(const float *w, const float *bias, int64_t out, int64_t in, int64_t ld);
+void          int8_free(int8_weights *w);
+size_t        int8_bytes(const int8_weights *w);
+size_t        int8_scratch(const int8_weights *w, int64_t rows);
+void          int8_run(const int8_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows,
+                       activation act, const float *residual, void *scratch);
+
+#endif
