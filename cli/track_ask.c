@@ -179,6 +179,7 @@ static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *
     samite_mask mask = {0};
     samite_point *points = calloc((size_t)a->count, sizeof *points);
     int64_t object = head->object;
+    bool unnamed = object < 0;
     int code = points ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "out of memory for points");
     c.points = points;
     for (int i = first; i < a->count && !code; i++) {
@@ -197,7 +198,7 @@ static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *
     }
     if (!code)
         code = samite_video_click(v, &object, &c, NULL, err);
-    for (int i = 0; i < a->count && !code && head->object < 0; i++)
+    for (int i = 0; unnamed && i < a->count && !code; i++)
         if (a->item[i].object < 0)
             a->item[i].object = object;        /* the unnamed object has its number now */
     free(points);

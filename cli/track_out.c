@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static int draw(track_output *o, const samite_frame_result *f, samite_error *err
     if (!code)
         code = samite_frame_draw(&h.px, f, o->s->text, err);
     if (!code)
-        code = samite_movie_add(o->movie, &h.px, h.time - (o->frame_count ? o->times[0] : h.time), err);
+        code = samite_movie_add(o->movie, &h.px, o->rate > 0 ? h.time - o->times[0] : NAN, err);
     samite_pixels_free(&h.px);
     return code;
 }

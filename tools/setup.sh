@@ -5,7 +5,8 @@ set -eu
 
 packages="build-essential cmake ninja-build pkg-config python3 python3-pip ca-certificates
     libdnnl-dev libjansson-dev libyajl-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libtiff-dev zlib1g-dev
-    libfreetype-dev libfontconfig-dev fonts-dejavu-core libutf8proc-dev libcmocka-dev"
+    libfreetype-dev libfontconfig-dev fonts-dejavu-core libutf8proc-dev libcmocka-dev
+    libavformat-dev libavcodec-dev libswscale-dev libavutil-dev libavdevice-dev"
 [ "${1:-}" = ci ] && packages="$packages clang libclang-rt-14-dev libomp-dev"
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

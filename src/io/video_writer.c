@@ -200,7 +200,8 @@ int video_writer_add(video_writer *w, const uint8_t *rgb, double time, samite_er
     if (code < 0)
         return refuse(w, "", code, err);
     sws_scale(w->scale, data, line, 0, w->height, w->frame->data, w->frame->linesize);
-    int64_t stamp = isfinite(time) && time >= 0 ? (int64_t)llrint(time / av_q2d(w->codec->time_base)) : w->last + 1;
+    double tick = av_q2d(w->codec->time_base), next = w->last < 0 ? 0 : (double)w->last * tick + 1 / w->rate;
+    int64_t stamp = (int64_t)llrint((isfinite(time) && time >= 0 ? time : next) / tick);
     w->last = stamp > w->last ? stamp : w->last + 1;
     w->frame->pts = w->last;
     w->frame->quality = w->codec->global_quality;
