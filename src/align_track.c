@@ -15,8 +15,8 @@
 #define MAX_OBJECTS 16
 #define MAX_POINTS  16
 
-/* Memories are stored as bf16 on both sides: one unit in its last place is no difference. */
-#define BF16_STEP 0x1p-7
+/* Memories are stored as bf16 on both sides, and made from masks cut at 0: two units in its last place are no difference. */
+#define BF16_STEP 0x1p-6
 
 /* Copies of what the tracker reads of one frame. */
 typedef struct kept { float *image, *fine0, *fine1; } kept;
