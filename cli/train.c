@@ -55,14 +55,28 @@ static int parse_shortcut(void *to, const char *name, const char *value, samite_
     return fail(err, SAMITE_USAGE, "%s is not known", name);
 }
 
-/* The copy of the name lives as long as the program. */
+/* Copies of names given with --set; freed before the program ends. */
+static char *names_set[64];
+static int   names_count;
+
+static void free_names(void)
+{
+    while (names_count > 0)
+        free(names_set[--names_count]);
+}
+
 static int parse_set(void *to, const char *name, const char *value, samite_error *err)
 {
     size_t n = strcspn(value, "=");
     if (!n || !value[n])
         return fail(err, SAMITE_USAGE, "%s wants NAME=VALUE, such as trainer.max_epochs=5, not \"%s\"", name, value);
+    if (names_count == (int)(sizeof names_set / sizeof *names_set))
+        return fail(err, SAMITE_USAGE, "%s may be given %d times", name, names_count);
     char *key = strndup(value, n);
-    return key ? keep(to, key, value + n + 1, err) : fail(err, SAMITE_RESOURCE, "out of memory");
+    if (!key)
+        return fail(err, SAMITE_RESOURCE, "out of memory");
+    names_set[names_count++] = key;
+    return keep(to, key, value + n + 1, err);
 }
 
 typedef struct flags { bool masks, strict, skip_bad, fixed, official, cache; } flags;
@@ -279,6 +293,7 @@ static int run(int argc, char **argv)
         status = finish_output(status);
     }
     free(a.s.pair);
+    free_names();
     words_free(&rest);
     return status;
 }
