@@ -187,6 +187,15 @@ static int run_request(video_variant *v, const json_t *request, samite_error *er
                               number_or(request, "max_frame_num_to_track", -1), video_answer, v, err);
 }
 
+static void equal_number(video_variant *v, const char *what, json_int_t ours, json_int_t theirs)
+{
+    char name[64];
+    snprintf(name, sizeof name, "c%d.%s", v->call, what);
+    json_t *expected = json_integer(theirs);
+    video_equal(v, name, json_integer(ours), expected);
+    json_decref(expected);
+}
+
 /* One call: the request, then whether it failed where the original failed. */
 static int run_call(video_variant *v, const json_t *call, samite_error *err)
 {
@@ -199,15 +208,10 @@ static int run_call(video_variant *v, const json_t *call, samite_error *err)
             *err = trouble;
         return code;
     }
-    char name[64];
-    snprintf(name, sizeof name, "c%d.refused", v->call);
-    video_equal(v, name, json_boolean(code != 0), json_object_get(call, "error") ? json_true() : json_false());
-    snprintf(name, sizeof name, "c%d.worked", v->call);
-    video_equal(v, name, json_integer(v->worked), json_integer((json_int_t)json_array_size(v->trace)));
     const json_t *answers = json_object_get(call, "responses");
-    snprintf(name, sizeof name, "c%d.answers", v->call);
-    video_equal(v, name, json_integer(v->answered),
-                json_integer(json_is_array(answers) ? (json_int_t)json_array_size(answers) : 0));
+    equal_number(v, "refused", code != 0, json_object_get(call, "error") != NULL);
+    equal_number(v, "worked", v->worked, (json_int_t)json_array_size(v->trace));
+    equal_number(v, "answers", v->answered, json_is_array(answers) ? (json_int_t)json_array_size(answers) : 0);
     return 0;
 }
 
