@@ -26,23 +26,29 @@ static const option options[] = {
      .least = 1, .most = 1e6},
     {"--direction", 0, OPTION_CHOICE, AT(direction), "WAY", .choices = "forward|backward|both",
      .help = "forward (default), backward, or both: forward, then backward from --start"},
-    {"--start", 0, OPTION_INT, AT(start), "F", .help = "where backward and both begin (default: --to, or the first prompt)",
+    {"--start", 0, OPTION_INT, AT(start), "F",
+     .help = "where backward and both begin (default: --to, or the first prompt)",
      .least = 0, .most = 1e9},
-    {"--score", 0, OPTION_REAL, AT(score), "X", .help = "least score of a detection (default: 0.5)", .least = 0, .most = 1},
+    {"--score", 0, OPTION_REAL, AT(score), "X", .help = "least score of a detection (default: 0.5)", .least = 0,
+     .most = 1},
     {"--new-score", 0, OPTION_REAL, AT(new_score), "X",
      .help = "least score of an object that appears later (default: 0.7)", .least = 0, .most = 1},
-    {"--max-objects", 0, OPTION_INT, AT(max_objects), "N", .help = "objects followed at once (default: 10000)", .least = 1,
+    {"--max-objects", 0, OPTION_INT, AT(max_objects), "N", .help = "objects followed at once (default: 10000)",
+     .least = 1,
      .most = 1e6},
     {"--object-memory", 0, OPTION_BYTES, AT(object_memory), "SIZE",
      .help = "most memory for what is remembered of objects; it limits their number"},
-    {"--detect-every", 0, OPTION_INT, AT(detect_every), "N", .help = "look for new objects on every N-th frame (default: 1)",
+    {"--detect-every", 0, OPTION_INT, AT(detect_every), "N",
+     .help = "look for new objects on every N-th frame (default: 1)",
      .least = 1, .most = 1e6},
     {"--delay", 0, OPTION_INT, AT(delay), "N",
-     .help = "frames a result waits, so that false objects are never shown (default: 15; 0: none)", .least = 0, .most = 1000},
+     .help = "frames a result waits, so that false objects are never shown (default: 15; 0: none)", .least = 0,
+         .most = 1000},
     {"--official", 0, OPTION_FLAG, AT(official), NULL, .help = "repeat the official program, errors included"},
     {"--no-rotation", 0, OPTION_FLAG, AT(no_rotation), NULL, .help = "take frames as stored, not upright"},
     {"--out", 'o', OPTION_TEXT, AT(out), "DIR", .help = "write tracks.json (COCO video form) into DIR"},
-    {"--labels", 0, OPTION_FLAG, AT(labels), NULL, .help = "with --out: a 16-bit label map per frame, DIR/labels/F.png"},
+    {"--labels", 0, OPTION_FLAG, AT(labels), NULL,
+     .help = "with --out: a 16-bit label map per frame, DIR/labels/F.png"},
     {"--overlay", 0, OPTION_TEXT, AT(overlay), "FILE", .help = "video with the objects drawn in (.mp4, .mkv, .avi)"},
     {"--no-json", 0, OPTION_FLAG, AT(no_json), NULL, .help = "no lines on standard output"},
     ENGINE_OPTIONS(track_settings),
@@ -107,7 +113,8 @@ static int look_for(tracking *t, samite_error *err)
         if (one->kind != ASK_LIKE)
             continue;
         if (frame >= 0 && frame != one->frame)
-            code = fail(err, SAMITE_USAGE, "--like on frames %lld and %lld: all boxes must be on one frame", (long long)frame,
+            code = fail(err, SAMITE_USAGE, "--like on frames %lld and %lld: all boxes must be on one frame",
+                        (long long)frame,
                         (long long)one->frame);
         frame = one->frame;
         boxes[p.box_count++] = one->box;
@@ -147,7 +154,8 @@ static int flush(tracking *t, samite_error *err)
     return code;
 }
 
-/* Reads on from where the clip is to `last` (-1: the end), and pushes every stride-th frame from `first` on, if asked to.
+/* Reads on from where the clip is to `last` (-1: the end), and pushes every stride-th frame from `first` on, if
+ * asked to.
  * *end: the last frame that was there. */
 static int go_forward(tracking *t, int64_t first, int64_t last, bool push, int64_t *end, samite_error *err)
 {
@@ -245,7 +253,8 @@ static int open_all(tracking *t, const char *source, samite_error *err)
         return code;
     samite_clip_describe(t->clip, &info);
     if (o.may_turn && !info.seekable)
-        return fail(err, SAMITE_USAGE, "%s: frames of a pipe or camera come once: only --direction forward works", source);
+        return fail(err, SAMITE_USAGE, "%s: frames of a pipe or camera come once: only --direction forward works",
+                    source);
     code = open_model(&t->model, &t->s->engine, err);
     if (!code)
         code = samite_video_open(&t->video, t->model, &o, err);
@@ -301,8 +310,8 @@ static int run(int argc, char **argv)
 
 static const char details[] =
     "VIDEO is a file, a folder of pictures in natural order, - for standard input (MJPEG, Y4M, MPEG-TS),\n"
-    "raw:WIDTHxHEIGHT[@RATE]:PATH, or device:FORMAT:NAME such as device:v4l2:/dev/video0. Every frame becomes one line\n"
-    "of JSON on standard output, --delay frames after it was read. Frames count from 0.\n"
+    "raw:WIDTHxHEIGHT[@RATE]:PATH, or device:FORMAT:NAME such as device:v4l2:/dev/video0. Every frame becomes one\n"
+    "line of JSON on standard output, --delay frames after it was read. Frames count from 0.\n"
     "\n"
     "Examples:\n"
     "  samite track clip.mp4 -m sam3.pt --text person --out results --overlay overlay.mp4\n"

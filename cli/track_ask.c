@@ -88,7 +88,8 @@ static int parse_box(asks *a, ask *one, const char *name, const char *value, sam
         return code;
     bool like = one->kind == ASK_LIKE;
     if (!parse_numbers(v, 4, rest, &end) || (*end && !(like && strcmp(end, ",neg") == 0)))
-        return fail(err, SAMITE_USAGE, "%s wants F:X0,Y0,X1,Y1%s in pixels, not \"%s\"", name, like ? " or ...,neg" : "",
+        return fail(err, SAMITE_USAGE, "%s wants F:X0,Y0,X1,Y1%s in pixels, not \"%s\"", name, like ? " or ...,neg"
+                    : "",
                     value);
     if (!(v[0] < v[2] && v[1] < v[3]))
         return fail(err, SAMITE_USAGE, "%s %s: the box is empty; expected X0 < X1 and Y0 < Y1", name, value);
@@ -150,7 +151,8 @@ static int read_mask(samite_mask *out, const char *path, const samite_pixels *px
     samite_pixels m = {0};
     int code = samite_pixels_read(&m, path, SAMITE_NO_EXIF, err);
     if (!code && (m.width != px->width || m.height != px->height))
-        code = fail(err, SAMITE_INPUT, "%s: a mask of %d x %d pixels does not fit frames of %d x %d", path, m.width, m.height,
+        code = fail(err, SAMITE_INPUT, "%s: a mask of %d x %d pixels does not fit frames of %d x %d", path, m.width,
+                    m.height,
                     px->width, px->height);
     uint32_t *counts = code ? NULL : calloc((size_t)m.width * (size_t)m.height + 1, sizeof *counts);
     if (!code && !counts)

@@ -1,6 +1,7 @@
 /* track_out.c - results of `samite track`: JSON lines, label maps, an overlay video, tracks in COCO's video form.
  *
- * Tracks grow in one small file per object and are joined at the end, so that nothing of a long video stays in memory but
+ * Tracks grow in one small file per object and are joined at the end, so that nothing of a long video stays in
+ * memory but
  * the numbers of its frames.
  */
 #define _GNU_SOURCE
@@ -93,8 +94,10 @@ static json_t *object_json(const samite_tracked *t, int width, int height)
         return NULL;
     json_t *o = json_pack("{s:I, s:o, s:o, s:[o, o, o, o], s:I, s:{s:[i, i], s:s}}", "id", (json_int_t)t->id, "score",
                           json_number((double)t->score), "presence", json_number((double)t->presence), "box",
-                          json_number((double)t->box[0]), json_number((double)t->box[1]), json_number((double)t->box[2]),
-                          json_number((double)t->box[3]), "area", (json_int_t)t->area, "segmentation", "size", height, width,
+                          json_number((double)t->box[0]), json_number((double)t->box[1]),
+                              json_number((double)t->box[2]),
+                          json_number((double)t->box[3]), "area", (json_int_t)t->area, "segmentation", "size",
+                              height, width,
                           "counts", counts);
     samite_free(counts);
     return o;
@@ -333,7 +336,8 @@ static bool write_head(file_writer *w, const track_output *o)
         bad |= json_array_append_new(numbers, json_integer((json_int_t)o->frames[i])) != 0;
         bad |= json_array_append_new(times, json_number(o->times[i])) != 0;
     }
-    json_t *facts = json_pack("{s:i, s:i, s:i, s:I, s:o, s:o}", "id", 1, "width", o->width, "height", o->height, "length",
+    json_t *facts = json_pack("{s:i, s:i, s:i, s:I, s:o, s:o}", "id", 1, "width", o->width, "height", o->height,
+                              "length",
                               (json_int_t)o->frame_count, "frame_indices", numbers, "times", times);
     bad |= json_object_update_new(video, facts) != 0;
     json_t *category = json_pack("[{s:i, s:o}]", "id", 1, "name", json_name(o->s->text ? o->s->text : "object"));

@@ -143,7 +143,8 @@ static int encode_words(video_variant *v, const char *text, float **out, int *to
 static int ask_words(video_variant *v, const json_t *request, samite_error *err)
 {
     const char *text = json_string_value(json_object_get(request, "text"));
-    const json_t *boxes = json_object_get(request, "bounding_boxes"), *labels = json_object_get(request, "bounding_box_labels");
+    const json_t *boxes = json_object_get(request, "bounding_boxes");
+    const json_t *labels = json_object_get(request, "bounding_box_labels");
     float box[4 * MAX_BOXES], *words;
     int positive[MAX_BOXES], n = (int)json_array_size(boxes), tokens;
     if (n > MAX_BOXES)
@@ -342,7 +343,8 @@ static int run_variant(aligner *a, samite_model *m, const char *name, const tens
     path = path_join(a->o->reference, file);
     a->title = title;
     if (!code)
-        code = path ? compare_variant(a, changed, about, path, seen, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        code = path ? compare_variant(a, changed, about, path, seen, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory");
     a->title = NULL;
     free(path);
     samite_model_free(changed);
@@ -376,7 +378,8 @@ int align_video(aligner *a, samite_model *m, samite_error *err)
     free(a->used);
     a->used = NULL;
     for (struct dirent *e; count < MAX_VARIANTS && (e = readdir(d)) != NULL;)
-        if (starts_with(e->d_name, "video_") && ends_with(e->d_name, ".json") && (names[count] = text_copy(e->d_name + 6)))
+        if (starts_with(e->d_name, "video_") && ends_with(e->d_name, ".json") &&
+            (names[count] = text_copy(e->d_name + 6)))
             names[count++][strlen(e->d_name + 6) - 5] = '\0';
     closedir(d);
     qsort(names, count, sizeof *names, by_name);

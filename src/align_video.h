@@ -18,7 +18,8 @@ typedef struct video_variant {
 
 /* Compares what a worked frame left behind with its entry of the trace. */
 void video_worked(void *user, const requests *q, action_kind kind, const float *logits, int objects);
-/* Puts the recorded masks of detections in place of ours where these are the same but for rounding: a pixel that lies on
+/* Puts the recorded masks of detections in place of ours where these are the same but for rounding: a pixel that
+ * lies on
  * the edge of a mask to the last digit must not decide how the rest of the clip goes. */
 void video_detected(void *user, session *s);
 /* The same for memories, before objects leave their batches. */

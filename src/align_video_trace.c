@@ -150,14 +150,16 @@ static void compare_floor(video_variant *v, const char *what, const float *ours,
     } else {
         difference = INFINITY;
     }
-    align_row(v->a, &(samite_compared){.name = name, .max_difference = difference, .relative = difference / most, .cosine = 1,
+    align_row(v->a, &(samite_compared){.name = name, .max_difference = difference, .relative = difference / most,
+                                       .cosine = 1,
                                        .within = difference / most <= v->a->max_relative, .note = ""});
     free(theirs);
 }
 
 /* ---- steps ---- */
 
-/* The recorded masks of a frame of the variant "text": its first call stepped frame 0, its second all frames in turn. */
+/* The recorded masks of a frame of the variant "text": its first call stepped frame 0, its second all frames in
+ * turn. */
 static const weight *seen_masks(const video_variant *v, int64_t frame)
 {
     char name[64];
@@ -289,7 +291,8 @@ static void compare_renewals(video_variant *v, const session *s, const json_t *e
         json_array_append_new(ours, json_pack("[I, i, b]", (json_int_t)p->renewals[k].id, p->renewals[k].det,
                                               p->renewals[k].done));
     json_array_foreach(json_object_get(e, "recondition"), i, one)
-        json_array_append_new(theirs, json_pack("[O, O, O]", json_object_get(one, "obj_id"), json_object_get(one, "det"),
+        json_array_append_new(theirs, json_pack("[O, O, O]", json_object_get(one, "obj_id"),
+                                                json_object_get(one, "det"),
                                                 json_object_get(one, "done")));
     equal(v, "recondition", ours, theirs);
     json_decref(theirs);
@@ -505,7 +508,8 @@ int video_answer(void *user, const track_result *r, samite_error *err)
 {
     video_variant *v = user;
     char name[128];
-    const json_t *answers = json_object_get(json_array_get(json_object_get(v->about, "calls"), (size_t)v->call), "responses");
+    const json_t *answers = json_object_get(json_array_get(json_object_get(v->about, "calls"), (size_t)v->call),
+                                            "responses");
     const json_t *e = json_array_get(answers, (size_t)v->answered);
     json_t *ids = json_array();
     float *box = malloc(sizeof *box * 5 * ((size_t)r->count + 1)), *score = box + 4 * r->count;

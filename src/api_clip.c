@@ -128,7 +128,8 @@ int samite_frame_draw(samite_pixels *px, const samite_frame_result *f, const cha
         snprintf(label[i], sizeof *label, "%.70s%s%lld", name ? name : "", name && *name ? " " : "", (long long)o->id);
         instances[i] = (draw_instance){
             .mask = &masks[i], .name = label[i], .score = (double)o->score, .colour = (int)(o->id % 1000000),
-            .box = {(double)o->box[0], (double)o->box[1], (double)(o->box[2] - o->box[0]), (double)(o->box[3] - o->box[1])},
+            .box = {(double)o->box[0], (double)o->box[1], (double)(o->box[2] - o->box[0]),
+                    (double)(o->box[3] - o->box[1])},
         };
     }
     if (!code)

@@ -35,7 +35,8 @@ static int check_options(const samite_video_options *o, samite_error *err)
         if (!(share[i] >= 0 && share[i] <= 1))
             return fail(err, SAMITE_USAGE, "a threshold of %g: expected 0 to 1", (double)share[i]);
     if (o->frames < 0 || o->max_objects < 1 || o->detect_every < 1 || o->delay < 0 || o->delay > 10000)
-        return fail(err, SAMITE_USAGE, "%lld frames, %d objects at most, detection on every %d frames, delay of %d: expected at "
+        return fail(err, SAMITE_USAGE,
+                    "%lld frames, %d objects at most, detection on every %d frames, delay of %d: expected at "
                     "least 0, 1, 1 and 0 (to 10000)", (long long)o->frames, o->max_objects, o->detect_every, o->delay);
     if (o->hole_area < 0 || o->renew_every < 0 || o->click_window < 0 || o->confirm < 0 || o->confirm > 1000)
         return fail(err, SAMITE_USAGE, "negative numbers of pixels or frames among the options of a video");
@@ -68,7 +69,8 @@ int samite_video_open(samite_video **out, samite_model *m, const samite_video_op
     if (!code && m->parts)
         code = fail(err, SAMITE_USAGE, "video needs the native engine");
     if (!code && !native_has(m->n, PARTS_VIDEO))
-        code = fail(err, SAMITE_INPUT, "%s has no tracker or no mask head: video cannot be followed with it", m->n->source);
+        code = fail(err, SAMITE_INPUT, "%s has no tracker or no mask head: video cannot be followed with it",
+                    m->n->source);
     if (code)
         return code;
     samite_video *v = calloc(1, sizeof *v);
@@ -206,7 +208,8 @@ static int scale_boxes(samite_video *v, int64_t frame, samite_error *err)
     for (int i = 0; i < s->box_count; i++) {
         float *b = s->boxes + 4 * i, x0 = b[0], y0 = b[1], x1 = b[2], y1 = b[3];
         if (x0 >= w || y0 >= h || x1 <= 0 || y1 <= 0)
-            return fail(err, SAMITE_USAGE, "example box %d (%g,%g,%g,%g) lies outside frame %lld of %d x %d pixels", i + 1,
+            return fail(err, SAMITE_USAGE, "example box %d (%g,%g,%g,%g) lies outside frame %lld of %d x %d pixels",
+                        i + 1,
                         (double)x0, (double)y0, (double)x1, (double)y1, (long long)frame, v->im->width, v->im->height);
     }
     for (int i = 0; i < s->box_count; i++) {
@@ -231,7 +234,8 @@ static int encode(samite_video *v, const samite_pixels *px, samite_error *err)
     double start = seconds_now();
     int code = image_prepare(v->im, PARTS_VIDEO, err);
     if (!code)
-        code = v->s->o.official ? official_picture(v->im->input, &p, side, err) : preprocess(v->im->input, &p, side, err);
+        code = v->s->o.official ? official_picture(v->im->input, &p, side, err)
+                                : preprocess(v->im->input, &p, side, err);
     v->im->width = px->width;
     v->im->height = px->height;
     if (!code)
@@ -299,7 +303,8 @@ static int check_push(const samite_video *v, const samite_pixels *px, int64_t fr
         return fail(err, SAMITE_USAGE, "frame %lld: expected 0 to %lld", (long long)frame,
                     v->s->frames ? (long long)v->s->frames - 1 : INT64_MAX);
     if (v->pushed && (v->s->backward ? frame >= v->frame : frame <= v->frame))
-        return fail(err, SAMITE_USAGE, "frame %lld after frame %lld: numbers must %s", (long long)frame, (long long)v->frame,
+        return fail(err, SAMITE_USAGE, "frame %lld after frame %lld: numbers must %s", (long long)frame,
+                    (long long)v->frame,
                     v->s->backward ? "fall" : "grow");
     return 0;
 }

@@ -21,7 +21,8 @@ struct samite_video {
 /* The picture in v->im as the session sees it. */
 frame_view video_view(const samite_video *v);
 /* Adds a record as it is shown now to *r. */
-int  video_add_result(samite_video *v, samite_video_results *r, const record *one, const hiding *h, int width, int height,
+int  video_add_result(samite_video *v, samite_video_results *r, const record *one, const hiding *h, int width,
+                      int height,
                       samite_error *err);
 
 #endif

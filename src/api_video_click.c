@@ -34,7 +34,8 @@ static void set_object(samite_tracked *to, track_instance *from, int width, int 
     from->mask = (rle){0};
 }
 
-int video_add_result(samite_video *v, samite_video_results *r, const record *one, const hiding *h, int width, int height,
+int video_add_result(samite_video *v, samite_video_results *r, const record *one, const hiding *h, int width,
+                     int height,
                      samite_error *err)
 {
     track_result result;
@@ -121,7 +122,8 @@ static int point_at(samite_video *v, const pointed *p, samite_video_results *r, 
     frame_view view = video_view(v);
     int code = session_click(v->s, &view, p, at, NULL, NULL, err);
     if (!code && r)
-        code = video_add_result(v, r, at, &(hiding){.gone = v->s->o.delay > 0, .by_rule = true}, at->width, at->height, err);
+        code = video_add_result(v, r, at, &(hiding){.gone = v->s->o.delay > 0, .by_rule = true}, at->width,
+                                at->height, err);
     record_free(&spare);
     return code;
 }
@@ -131,7 +133,8 @@ static int check(const samite_video *v, const samite_click *c, samite_box *box, 
     if (!v->pushed || v->broken)
         return fail(err, SAMITE_USAGE, "no frame was pushed yet: a click is about the frame pushed last");
     if (c->logits || c->several)
-        return fail(err, SAMITE_USAGE, "in a video a click gives one answer and refines what the frame has: no logits, no "
+        return fail(err, SAMITE_USAGE,
+                    "in a video a click gives one answer and refines what the frame has: no logits, no "
                     "alternatives");
     if (c->mask && (c->point_count || c->box))
         return fail(err, SAMITE_USAGE, "in a video a click is points and a box, or a mask alone");

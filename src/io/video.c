@@ -149,7 +149,8 @@ static int open_raw(video_reader *v, const char *what, samite_error *err)
         ok = sscanf(what, "@%lf%n", &rate, &used) == 1 && rate > 0 && rate < 1e6 && (what += used);
     if (!ok || *what != ':' || !what[1] || r->width < 1 || r->height < 1 ||
         (uint64_t)r->width * (uint64_t)r->height > IMAGE_MAX_PIXELS)
-        return fail(err, SAMITE_USAGE, "%s: raw frames are given as raw:WIDTHxHEIGHT[@RATE]:PATH, as in raw:640x480@30:-",
+        return fail(err, SAMITE_USAGE,
+                    "%s: raw frames are given as raw:WIDTHxHEIGHT[@RATE]:PATH, as in raw:640x480@30:-",
                     v->path);
     v->facts = (video_facts){.rate = rate, .codec = "raw RGB"};
     r->file = strcmp(what + 1, "-") == 0 ? stdin : fopen(what + 1, "rb");
@@ -164,7 +165,8 @@ static int open_device(video_reader *v, const char *what, samite_error *err)
     char format[32];
     size_t n = strcspn(what, ":");
     if (n == 0 || n >= sizeof format || !what[n] || !what[n + 1])
-        return fail(err, SAMITE_USAGE, "%s: a camera is given as device:FORMAT:NAME, as in device:v4l2:/dev/video0", v->path);
+        return fail(err, SAMITE_USAGE, "%s: a camera is given as device:FORMAT:NAME, as in device:v4l2:/dev/video0",
+                    v->path);
     memcpy(format, what, n);
     format[n] = '\0';
     return video_open_stream(v, what + n + 1, format, err);
@@ -301,7 +303,8 @@ static int decode_back(video_reader *v, int64_t index, video_frame *out, samite_
         video_frame f;
         int got = video_next(v, &f, err);
         if (got != 1)
-            return got < 0 ? got : fail(err, SAMITE_INPUT, "%s: frame %lld cannot be read again", v->path, (long long)index);
+            return got < 0 ? got : fail(err, SAMITE_INPUT, "%s: frame %lld cannot be read again", v->path,
+                                        (long long)index);
         if (f.index >= index) {
             *out = f;
             return 1;

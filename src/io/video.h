@@ -46,7 +46,8 @@ typedef struct video_writer video_writer;
 /* MP4 (or what the name's ending says) with H.264 where FFmpeg can encode it, else MJPEG. Sizes are padded to even
  * numbers. The file appears when it is closed. rate 0: 25. */
 int  video_writer_open(video_writer **out, const char *path, int width, int height, double rate, samite_error *err);
-/* A frame of that size, [height, width, 3], shown from `time` seconds on (growing from frame to frame); not a number: by the
+/* A frame of that size, [height, width, 3], shown from `time` seconds on (growing from frame to frame); not a
+ * number: by the
  * rate. */
 int  video_writer_add(video_writer *w, const uint8_t *rgb, double time, samite_error *err);
 int  video_writer_close(video_writer *w, samite_error *err);

@@ -104,7 +104,8 @@ static int open_codec(video_reader *v, stream *s, samite_error *err)
     for (unsigned i = 0; i < s->format->nb_streams; i++)
         if ((int)i != at)
             s->format->streams[i]->discard = AVDISCARD_ALL;
-    if (!(s->codec = avcodec_alloc_context3(codec)) || !(s->packet = av_packet_alloc()) || !(s->frame = av_frame_alloc()))
+    if (!(s->codec = avcodec_alloc_context3(codec)) || !(s->packet = av_packet_alloc()) ||
+        !(s->frame = av_frame_alloc()))
         return refuse(v, "", AVERROR(ENOMEM), err);
     int code = avcodec_parameters_to_context(s->codec, s->video->codecpar);
     s->codec->max_pixels = (int64_t)IMAGE_MAX_PIXELS;

@@ -4,7 +4,8 @@
 
 #include "io/image.h"
 
-/* A picture of a folder: bilinear with antialias in 8 bits, rows before columns, then scaled to -1..1 in half precision.
+/* A picture of a folder: bilinear with antialias in 8 bits, rows before columns, then scaled to -1..1 in half
+ * precision.
  * out [side, side, 3]. */
 int official_picture(float *out, const pixels *in, int side, samite_error *err);
 /* A frame of a video file: bicubic without antialias in 8 bits, and not divided by 255: -1 to 509. */

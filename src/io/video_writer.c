@@ -132,7 +132,8 @@ static int make_frame(video_writer *w, samite_error *err)
     w->frame->width = w->codec->width;
     w->frame->height = w->codec->height;
     w->frame->color_range = w->codec->color_range;
-    w->scale = sws_getContext(w->width, w->height, AV_PIX_FMT_RGB24, w->codec->width, w->codec->height, w->codec->pix_fmt,
+    w->scale = sws_getContext(w->width, w->height, AV_PIX_FMT_RGB24, w->codec->width, w->codec->height,
+                              w->codec->pix_fmt,
                               SWS_BICUBIC, NULL, NULL, NULL);
     int code = w->scale ? av_frame_get_buffer(w->frame, 0) : AVERROR(EINVAL);
     return code < 0 ? refuse(w, "frames of this size cannot be encoded", code, err) : 0;

@@ -139,7 +139,8 @@ int associate(association *a, const track_options *o, const bit_masks *det, cons
 {
     bool *matched = calloc((size_t)track->count + 1, sizeof *matched);
     bool ok = make(a, det->count, track->count) && matched;
-    int code = ok ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to compare %d detections with %d tracks", det->count,
+    int code = ok ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to compare %d detections with %d tracks",
+                             det->count,
                              track->count);
     for (int d = 0; !code && d < a->dets; d++)
         for (int t = 0; t < a->tracks; t++)

@@ -55,7 +55,8 @@ int     bank_put(bank *b, moment *m, bool is_prompted, samite_error *err);
 void    bank_demote(bank *b, int64_t frame);
 /* Takes object `i` out of every moment; there must be another one. */
 void    bank_remove(bank *b, int i);
-/* Gives back what no later frame in this direction looks at; with `turn`, nothing that one in the other direction would.
+/* Gives back what no later frame in this direction looks at; with `turn`, nothing that one in the other direction
+ * would.
  * Only `frame` keeps its masks. */
 void    bank_trim(bank *b, int64_t frame, bool backward, bool turn);
 size_t  bank_bytes(const bank *b);

@@ -11,7 +11,8 @@ void bank_demote(bank *b, int64_t frame)
     for (int i = 0; i < b->prompted_count; i++) {
         if (b->prompted[i]->frame != frame)
             continue;
-        b->tracked[b->tracked_count++] = b->prompted[i];       /* both lists have the same room, and the frame is in one */
+        /* both lists have the same room, and the frame is in one */
+        b->tracked[b->tracked_count++] = b->prompted[i];
         b->prompted_count--;
         memmove(b->prompted + i, b->prompted + i + 1, sizeof *b->prompted * (size_t)(b->prompted_count - i));
         return;
@@ -68,7 +69,8 @@ static int by_frame(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Marks, of `count` moments sorted by frame, the last (or first) that are of use: 1 their pointers, 2 their maps too. */
+/* Marks, of `count` moments sorted by frame, the last (or first) that are of use: 1 their pointers, 2 their maps
+ * too. */
 static void mark_useful(moment *const *sorted, int count, const bank *b, bool from_end, uint8_t *use)
 {
     int good = 0;

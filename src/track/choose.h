@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* masks [4, n] logits and overlap [4] of one prompt. `several`: the prompt is not clear (one click, tracking), so the best
+/* masks [4, n] logits and overlap [4] of one prompt. `several`: the prompt is not clear (one click, tracking), so
+ * the best
  * of guesses 1..3 by expected overlap is taken. Otherwise guess 0, unless its edge is too vague; then the best of the
  * others. */
 int choose_guess(const float *masks, const float *overlap, int64_t n, bool several);

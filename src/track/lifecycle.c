@@ -170,10 +170,12 @@ int lifecycle_judge(lifecycle *l, const track_options *o, const association *a, 
 
 /* ---- occlusion ---- */
 
-/* Does `m` yield to `other`, with which it overlaps? It was hidden more recently than the other, which was hidden too. */
+/* Does `m` yield to `other`, with which it overlaps? It was hidden more recently than the other, which was hidden
+ * too. */
 static bool yields(const masklet *m, const masklet *other, bool backward)
 {
-    return other->occluded > OCCLUDED_NEVER && (backward ? m->occluded < other->occluded : m->occluded > other->occluded);
+    return other->occluded > OCCLUDED_NEVER && (backward ? m->occluded < other->occluded
+                                                : m->occluded > other->occluded);
 }
 
 void lifecycle_occlude(lifecycle *l, const track_options *o, const bit_masks *tracks, int64_t frame, bool backward,

@@ -28,7 +28,8 @@ typedef struct track_options {
     int   confirm;             /* hide an object until seen on so many frames in a row; 0 = show at once */
     /* masks */
     int   hole_area;           /* pixels of the decoder's mask: smaller holes and specks are filled */
-    float occlusion;           /* of two masks that overlap so much, the one hidden more recently is dropped; 0 = none */
+    /* of two masks that overlap so much, the one hidden more recently is dropped; 0 = none */
+    float occlusion;
     float keep_share;          /* a mask that others leave less of is not remembered on this frame */
     /* sure detections renew what is remembered of a track */
     int   renew_every;         /* on every N-th frame; 0 = never */
@@ -45,8 +46,10 @@ typedef struct track_options {
 } track_options;
 
 #define TRACK_OPTIONS_INIT { \
-    .score = 0.5f, .nms = 0.1f, .detect_every = 1, .overlap = 0.1f, .match = 0.5f, .new_score = 0.7f, .border = 0.025f, \
-    .max_objects = 10000, .delay = 15, .unmatched_limit = 8, .duplicate_limit = 8, .alive_start = 30, .alive_most = 30, \
+    .score = 0.5f, .nms = 0.1f, .detect_every = 1, .overlap = 0.1f, .match = 0.5f, .new_score = 0.7f, \
+    .border = 0.025f, \
+    .max_objects = 10000, .delay = 15, .unmatched_limit = 8, .duplicate_limit = 8, .alive_start = 30, \
+    .alive_most = 30, \
     .alive_least = -1, .hole_area = 16, .occlusion = 0.7f, .keep_share = 0.3f, .renew_every = 16, \
     .renew_detection = 0.8f, .renew_overlap = 0.8f, .renew_logit = 0.8f, .select_memories = true, .click_window = 16 }
 

@@ -19,7 +19,8 @@ void planes_settle_overlap(float *planes, int count, int64_t pixels);
 /* 8-connected holes (logit <= 0) of at most `area` pixels are set to `value`. */
 int  plane_fill_holes(float *plane, int width, int height, int64_t area, float value, samite_error *err);
 
-/* Holes of at most `area` pixels become 0.1; then 8-connected specks (logit > 0) of at most `area` pixels, and of at most
+/* Holes of at most `area` pixels become 0.1; then 8-connected specks (logit > 0) of at most `area` pixels, and of at
+ * most
  * half of what is inside, -0.1. area 0: nothing to do. */
 int  plane_tidy(float *plane, int width, int height, int64_t area, samite_error *err);
 

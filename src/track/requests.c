@@ -200,7 +200,8 @@ static int full_step(requests *q, int64_t frame, samite_error *err)
 int requests_prompt(requests *q, const sought *what, int64_t frame, answer_fn each, void *user, samite_error *err)
 {
     if (frame < 0 || frame >= q->frames)
-        return fail(err, SAMITE_USAGE, "there is no frame %lld: the clip has %lld", (long long)frame, (long long)q->frames);
+        return fail(err, SAMITE_USAGE, "there is no frame %lld: the clip has %lld", (long long)frame,
+                    (long long)q->frames);
     if (!what->by_text && what->box_count != 1)
         return fail(err, SAMITE_USAGE, "%d boxes without words: exactly one is understood", what->box_count);
     clear_frames(q);

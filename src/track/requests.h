@@ -1,4 +1,4 @@
-/* requests.h - the official requests on a clip whose frames can be fetched in any order: prompt, point, propagate, remove.
+/* requests.h - the official requests on a clip whose frames can be fetched in any order.
  *
  * What a propagation does is derived from what was asked before, as the original derives it: a full pass, a pass of the
  * objects that were pointed at, or what is known already. Every frame's record is kept.
@@ -22,7 +22,8 @@ typedef struct requests requests;
 typedef struct request_calls {
     /* The values of a frame; borrowed until the next call. */
     int  (*view)(void *user, int64_t frame, frame_view *out, samite_error *err);
-    /* After every frame that was worked on (may be NULL). logits of the clicked batch, [objects, height, width], or NULL. */
+    /* After every frame that was worked on (may be NULL). logits of the clicked batch, [objects, height, width], or
+     * NULL. */
     void (*worked)(void *user, const requests *q, action_kind kind, const float *logits, int objects);
     void  *user;
 } request_calls;

@@ -135,12 +135,14 @@ typedef struct pointed {
     int            count;
     const uint8_t *mask;       /* [16t, 16t] 0 or 1 */
 } pointed;
-/* Corrects the object's entry in `shown_frame`, the record of that frame. *logits (may be NULL): video-size values of the
+/* Corrects the object's entry in `shown_frame`, the record of that frame. *logits (may be NULL): video-size values
+ * of the
  * whole batch before tidying is left out, [*objects, height, width], yours to free. A failure leaves no trace. */
 int  session_click(session *s, const frame_view *v, const pointed *p, record *shown_frame, float **logits, int *objects,
                    samite_error *err);
 /* Follows whole batches that hold any of `ids` through one more frame without the detector, and corrects those ids. */
-int  session_follow(session *s, const frame_view *v, const int64_t *ids, int count, record *shown_frame, samite_error *err);
+int  session_follow(session *s, const frame_view *v, const int64_t *ids, int count, record *shown_frame,
+                    samite_error *err);
 
 /* Bytes held between frames, records not counted. */
 size_t session_bytes(const session *s);

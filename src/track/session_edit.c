@@ -12,7 +12,8 @@
 /* ---- what a click shows ---- */
 
 /* A draft, or what the frame has of the object, as video-size logits. */
-static int wide_logits(const session *s, const tracker *t, const frame_view *v, int object, float *out, samite_error *err)
+static int wide_logits(const session *s, const tracker *t, const frame_view *v, int object, float *out,
+                       samite_error *err)
 {
     int64_t area = (int64_t)v->width * v->height;
     int side = 4 * config_tokens(&s->net->c);
@@ -50,7 +51,8 @@ static int batch_logits(const session *s, const tracker *t, const frame_view *v,
 }
 
 /* Puts the mask where video-size logits, tidied, are positive into the record. */
-static int show_wide(record *r, int64_t id, const float *logits, int width, int height, int hole_area, samite_error *err)
+static int show_wide(record *r, int64_t id, const float *logits, int width, int height, int hole_area,
+                     samite_error *err)
 {
     size_t area = (size_t)width * (size_t)height;
     float *plane = malloc(sizeof *plane * area);
@@ -114,7 +116,8 @@ static void mark_asked(session *s, int64_t id)
             s->gone[i] = s->gone[--s->gone_count];
 }
 
-static int ask(session *s, const frame_view *v, const pointed *p, tracker *t, int place, float **logits, samite_error *err)
+static int ask(session *s, const frame_view *v, const pointed *p, tracker *t, int place, float **logits,
+               samite_error *err)
 {
     int code = p->mask ? tracker_mask(t, &v->at, place, p->mask, v->width, v->height, true, err)
                        : tracker_click(t, &v->at, place, p->xy, p->kind, p->count, NULL, err);
@@ -159,7 +162,8 @@ int session_click(session *s, const frame_view *v, const pointed *p, record *sho
 
 /* ---- following ---- */
 
-static int follow_batch(session *s, const frame_view *v, tracker *t, int first, const int64_t *ids, int count, record *r,
+static int follow_batch(session *s, const frame_view *v, tracker *t, int first, const int64_t *ids, int count,
+                        record *r,
                         samite_error *err)
 {
     const moment *m;
@@ -190,7 +194,8 @@ static int follow_batch(session *s, const frame_view *v, tracker *t, int first, 
     return code;
 }
 
-int session_follow(session *s, const frame_view *v, const int64_t *ids, int count, record *shown_frame, samite_error *err)
+int session_follow(session *s, const frame_view *v, const int64_t *ids, int count, record *shown_frame,
+                   samite_error *err)
 {
     int first = 0, code = 0;
     session_lend(s, v->at.frame);

@@ -1,4 +1,4 @@
-/* session_memory.c - writes what all objects look like on a frame into their memories, where they compete for pixels. */
+/* session_memory.c - writes what all objects look like into their memories, where they compete for pixels. */
 #include <stdlib.h>
 
 #include "io/mask.h"
@@ -18,7 +18,8 @@ static int enlarge(const contest *c, int i, float *out, samite_error *err)
 {
     const step *p = &c->s->last;
     if (!p->suppressed[i])
-        return mask_resize_bilinear(out, c->big, c->big, p->planes + (int64_t)i * c->side * c->side, c->side, c->side, err);
+        return mask_resize_bilinear(out, c->big, c->big, p->planes + (int64_t)i * c->side * c->side, c->side,
+                                    c->side, err);
     for (int64_t k = 0; k < (int64_t)c->big * c->big; k++)
         out[k] = LOGIT_YIELD;
     return 0;
@@ -55,7 +56,8 @@ static int find_shrunk(contest *c, bool *hidden, samite_error *err)
     float *plane = malloc(sizeof *plane * 2 * n), *best = plane + n;
     int32_t *winner = malloc(sizeof *winner * n);
     int64_t *area = calloc(2 * (size_t)tracks, sizeof *area), *left = area + tracks;
-    int code = plane && winner && area ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to compare %d masks", tracks);
+    int code = plane && winner && area ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to compare %d masks",
+                                                  tracks);
     if (!code)
         code = compete(c, plane, best, winner, area, left, err);
     for (int i = 0; i < tracks && !code; i++) {

@@ -23,7 +23,8 @@ static int64_t pixels_of(const session *s)
 
 /* ---- detecting ---- */
 
-/* Are detections compared with tracks on this frame? The original always does, with none where nothing is looked for. */
+/* Are detections compared with tracks on this frame? The original always does, with none where nothing is looked
+ * for. */
 static bool looks(const session *s, int64_t frame)
 {
     if (s->o.official)

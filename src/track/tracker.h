@@ -69,7 +69,8 @@ void tracker_close(tracker *t);
  * corners in front. *out: the draft, borrowed until the next call. */
 int  tracker_click(tracker *t, const tracked_frame *f, int object, const float *xy, const int *kind, int count,
                    const draft **out, samite_error *err);
-/* The object as a given mask [16t, 16t] of 0 and 1; width, height: of the video. Drafts of one frame do not overlap: the
+/* The object as a given mask [16t, 16t] of 0 and 1; width, height: of the video. Drafts of one frame do not overlap:
+ * the
  * last one wins. by_person: as above. */
 int  tracker_mask(tracker *t, const tracked_frame *f, int object, const uint8_t *mask, int width, int height,
                   bool by_person, samite_error *err);
@@ -86,7 +87,8 @@ int  tracker_look(tracker *t, const tracked_frame *f, moment **out, samite_error
 /* Fills `out` [16t * 16t] with the mask of an object as memory knows it, -10..10. */
 typedef int (*memory_plane)(void *user, int object, float *out, samite_error *err);
 /* Writes m->memory from those planes. hidden [objects]: cannot be seen. */
-int  tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane, void *user,
+int  tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane,
+                   void *user,
                    samite_error *err);
 
 /* Takes an object out of a batch of several; frames on which only it was prompted are no longer prompted ones. */

@@ -27,13 +27,15 @@ static int write_some(const tracker *t, const tracked_frame *f, moment *m, const
     return code;
 }
 
-int tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane, void *user,
+int tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane,
+                  void *user,
                   samite_error *err)
 {
     int code = 0, n = t->bank.objects;
     for (int first = 0; first < n && !code; first += TRACKER_BATCH) {
         run_point before = run_save(f->r);
-        code = write_some(t, f, m, hidden, first, n - first < TRACKER_BATCH ? n - first : TRACKER_BATCH, plane, user, err);
+        code = write_some(t, f, m, hidden, first, n - first < TRACKER_BATCH ? n - first : TRACKER_BATCH, plane,
+                          user, err);
         run_restore(f->r, before);
     }
     m->veiled = false;

@@ -37,7 +37,8 @@ static tensor *look(const tracker *t, const tracked_frame *f, const recall *past
     return memory_attend(f->r, m, f->image->image, f->image->codes, &all);
 }
 
-static int track_part(const tracker *t, const tracked_frame *f, const recall *past, part p, moment *m, samite_error *err)
+static int track_part(const tracker *t, const tracked_frame *f, const recall *past, part p, moment *m,
+                      samite_error *err)
 {
     const bank *b = &t->bank;
     float xy[2 * TRACKER_BATCH] = {0};
