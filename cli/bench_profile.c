@@ -51,14 +51,12 @@ static void collect(void *user, const samite_op_time *t)
 static void without_numbers(char *part)
 {
     char *to = part;
-    for (const char *from = part; *from;) {
-        if (*from >= '0' && *from <= '9') {
-            *to++ = '*';
-            while (*from >= '0' && *from <= '9')
-                from++;
-        } else {
-            *to++ = *from++;
-        }
+    bool inside = false;
+    for (const char *from = part; *from; from++) {
+        bool digit = *from >= '0' && *from <= '9';
+        if (!digit || !inside)
+            *to++ = digit ? '*' : *from;
+        inside = digit;
     }
     *to = 0;
 }
@@ -185,7 +183,8 @@ static void compare_stage(const json_t *now, const json_t *old, const char *stag
     double a_slow = fmax(a, number_at(old, stage, "slowest")), b_slow = fmax(b, number_at(now, stage, "slowest"));
     if (!(a > 0) || !(b > 0))
         return;
-    const char *verdict = b > a_slow ? "slower" : a > b_slow ? "faster" : "within the noise";
+    bool once = !json_object_get(json_object_get(now, stage), "slowest");     /* loading is done once */
+    const char *verdict = once ? "" : b > a_slow ? "slower" : a > b_slow ? "faster" : "within the noise";
     printf("  %-14s %10.4f %10.4f %8.3f x  %s\n", stage, a, b, a / b, verdict);
 }
 

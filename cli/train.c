@@ -37,13 +37,23 @@ static int keep(train_settings *s, const char *key, const char *value, samite_er
     return SAMITE_OK;
 }
 
-static const struct { const char *option, *key, *value; } shortcuts[] = {
-    {"--data", "paths.data", NULL}, {"--images", "paths.train_images", NULL}, {"--val", "paths.val_annotations", NULL},
-    {"--val-images", "paths.val_images", NULL}, {"--out", "paths.output", NULL}, {"--model", "model.checkpoint_path", NULL},
-    {"--epochs", "trainer.max_epochs", NULL}, {"--batch", "trainer.train_batch_size", NULL},
-    {"--accumulate", "trainer.gradient_accumulation_steps", NULL}, {"--resolution", "model.resolution", NULL},
-    {"--limit", "data.limit_ids", NULL}, {"--freeze", "trainer.freeze", NULL}, {"--lora", "lora.rank", NULL},
-    {"--threads", "trainer.threads", NULL}, {"--memory-limit", "trainer.memory_limit", NULL},
+static const struct { const char *option, *key, *value;
+} shortcuts[] = {
+    {"--data", "paths.data", NULL},
+    {"--images", "paths.train_images", NULL},
+    {"--val", "paths.val_annotations", NULL},
+    {"--val-images", "paths.val_images", NULL},
+    {"--out", "paths.output", NULL},
+    {"--model", "model.checkpoint_path", NULL},
+    {"--epochs", "trainer.max_epochs", NULL},
+    {"--batch", "trainer.train_batch_size", NULL},
+    {"--accumulate", "trainer.gradient_accumulation_steps", NULL},
+    {"--resolution", "model.resolution", NULL},
+    {"--limit", "data.limit_ids", NULL},
+    {"--freeze", "trainer.freeze", NULL},
+    {"--lora", "lora.rank", NULL},
+    {"--threads", "trainer.threads", NULL},
+    {"--memory-limit", "trainer.memory_limit", NULL},
     {"--on-nonfinite", "trainer.on_nonfinite", NULL},
 };
 
@@ -89,23 +99,30 @@ static const option options[] = {
     CALL("--images", 0, "DIR", "pictures of an instances JSON"),
     CALL("--val", 0, "FILE", "instances JSON to validate with (default: of the folder)"),
     CALL("--val-images", 0, "DIR", "its pictures"),
-    CALL("--model", 'm', "MODEL", "weights to start from: sam3.pt, .safetensors, a folder, formula:tiny (default: $SAMITE_MODEL)"),
+    CALL("--model", 'm', "MODEL",
+         "weights to start from: sam3.pt, .safetensors, a folder, formula:tiny (default: $SAMITE_MODEL)"),
     CALL("--out", 'o', "DIR", "checkpoints, logs, report (default: run)"),
     CALL("--epochs", 0, "N", "times that every picture is seen (default: 20)"),
     CALL("--batch", 0, "N", "pictures per pass (default: 1)"),
     CALL("--accumulate", 0, "N", "passes per step; exact (default: 1)"),
     CALL("--resolution", 0, "PIXELS", "side of the input (default: the model's own)"),
     CALL("--limit", 0, "N", "that many pictures, chosen as the official loader does"),
-    CALL("--freeze", 0, "PARTS", "what does not learn: trunk, neck, text, examples, fusion, decoder, masks; with commas"),
+    CALL("--freeze", 0, "PARTS",
+         "what does not learn: trunk, neck, text, examples, fusion, decoder, masks; with commas"),
     CALL("--lora", 0, "R", "learn adapters of rank R instead of the weights"),
     {"--masks", 0, OPTION_FLAG, AT(f.masks), NULL, .help = "learn masks too"},
-    {"--cache-features", 0, OPTION_FLAG, AT(f.cache), NULL, .help = "frozen trunk: keep its maps on disk after the first epoch"},
-    {"--official-schedule", 0, OPTION_FLAG, AT(f.official), NULL, .help = "learning rates exactly as officially (the default)"},
-    {"--fixed-schedule", 0, OPTION_FLAG, AT(f.fixed), NULL, .help = "the same without its slips: the first step counts, none counts twice"},
+    {"--cache-features", 0, OPTION_FLAG, AT(f.cache), NULL,
+     .help = "frozen trunk: keep its maps on disk after the first epoch"},
+    {"--official-schedule", 0, OPTION_FLAG, AT(f.official), NULL,
+     .help = "learning rates exactly as officially (the default)"},
+    {"--fixed-schedule", 0, OPTION_FLAG, AT(f.fixed), NULL,
+     .help = "the same without its slips: the first step counts, none counts twice"},
     {"--set", 0, OPTION_CALL, 0, "NAME=VALUE", .help = "any setting; repeatable", .parse = parse_set},
     {"--settings", 0, OPTION_FLAG, AT(s.settings), NULL, .help = "list all settings and end"},
-    {"--dry-run", 0, OPTION_FLAG, AT(s.dry_run), NULL, .help = "check data and model, estimate memory and time, and end"},
-    {"--all-rows", 0, OPTION_FLAG, AT(s.all_rows), NULL, .help = "with --dry-run: list every row that was rejected or is doubtful"},
+    {"--dry-run", 0, OPTION_FLAG, AT(s.dry_run), NULL,
+     .help = "check data and model, estimate memory and time, and end"},
+    {"--all-rows", 0, OPTION_FLAG, AT(s.all_rows), NULL,
+     .help = "with --dry-run: list every row that was rejected or is doubtful"},
     {"--strict", 0, OPTION_FLAG, AT(f.strict), NULL, .help = "refuse data in which any row is rejected or doubtful"},
     {"--skip-bad", 0, OPTION_FLAG, AT(f.skip_bad), NULL, .help = "take the next picture for one that cannot be read"},
     CALL("--on-nonfinite", 0, "WHAT", "loss or gradient that is no number: stop or skip (default: stop)"),
@@ -113,8 +130,7 @@ static const option options[] = {
     CALL("--threads", 'j', "N", "threads (default: all physical cores)"),
     CALL("--memory-limit", 0, "SIZE", "most memory for activations, such as 20G"),
     {"--quiet", 'q', OPTION_FLAG, AT(s.quiet), NULL, .help = "no progress"},
-    {0}
-};
+    {0}};
 
 /* ---- settings ---- */
 
@@ -160,19 +176,20 @@ static void print_rows(const samite_training_plan *p, bool all)
     int shown = all || p->rows < ROWS_SHOWN ? p->rows : ROWS_SHOWN;
     printf("\nrows: %d rejected, %d doubtful\n", p->rejected, p->noted);
     for (int i = 0; i < shown; i++)
-        printf("  %-8s image %s / annotation %s / %s\n", p->row[i].rejected ? "rejected" : "doubtful", *p->row[i].image ? p->row[i].image : "-",
-               *p->row[i].annotation ? p->row[i].annotation : "-", p->row[i].why);
+        printf("  %-8s image %s / annotation %s / %s\n", p->row[i].rejected ? "rejected" : "doubtful",
+               *p->row[i].image ? p->row[i].image : "-", *p->row[i].annotation ? p->row[i].annotation : "-",
+               p->row[i].why);
     if (shown < p->rejected + p->noted)
         printf("  ... and %d more%s\n", p->rejected + p->noted - shown, all ? "" : " (--all-rows lists them)");
 }
 
 static int print_plan(const samite_training_plan *p, bool strict, bool all, samite_error *err)
 {
-    printf("%d pictures, %d objects, %d prompts; %lld pairs of picture and prompt with objects, %lld without\n", p->pictures, p->objects,
-           p->prompts, (long long)p->positive, (long long)p->negative);
+    printf("%d pictures, %d objects, %d prompts; %lld pairs of picture and prompt with objects, %lld without\n",
+           p->pictures, p->objects, p->prompts, (long long)p->positive, (long long)p->negative);
     for (int i = 0; i < p->prompts; i++)
-        printf("  %-28s %6d objects in %5d pictures%s\n", p->prompt[i].text, p->prompt[i].objects, p->prompt[i].pictures,
-               p->prompt[i].objects ? "" : "   (never there)");
+        printf("  %-28s %6d objects in %5d pictures%s\n", p->prompt[i].text, p->prompt[i].objects,
+               p->prompt[i].pictures, p->prompt[i].objects ? "" : "   (never there)");
     print_rows(p, all);
     printf("\n%d steps per epoch, %lld in all\n", p->steps_per_epoch, (long long)p->steps);
     print_amount("numbers that learn", (double)p->learning / 1e6, "million");
@@ -184,7 +201,8 @@ static int print_plan(const samite_training_plan *p, bool strict, bool all, sami
     if (strict && (p->rejected || p->noted))
         return fail(err, SAMITE_INPUT, "%d rows rejected, %d doubtful (--strict)", p->rejected, p->noted);
     if (p->memory_bytes > p->memory_free)
-        say("this will not fit into memory: freeze parts (--freeze trunk,text), lower trainer.prompts_per_pass or --resolution");
+        say("this will not fit into memory: freeze parts (--freeze trunk,text), lower trainer.prompts_per_pass or "
+            "--resolution");
     return SAMITE_OK;
 }
 
@@ -204,8 +222,8 @@ static int on_check(void *user, const char *stage, uint64_t done, uint64_t total
 static void on_tick(void *user, const samite_training_tick *t)
 {
     (void)user;
-    progress_label(&line, "epoch %d/%d, loss %.4g, norm %.3g, lr %.2g, %.2f images/s", t->epoch + 1, t->epochs, t->loss, t->grad_norm, t->rate,
-                   t->images_per_s);
+    progress_label(&line, "epoch %d/%d, loss %.4g, norm %.3g, lr %.2g, %.2f images/s", t->epoch + 1, t->epochs, t->loss,
+                   t->grad_norm, t->rate, t->images_per_s);
     progress_update(&line, "train", (uint64_t)t->step, (uint64_t)t->steps);
 }
 
@@ -213,7 +231,8 @@ static int on_validating(void *user, const char *stage, uint64_t done, uint64_t 
 {
     (void)user;
     if (strcmp(stage, "image") == 0) {
-        progress_label(&line, "validation, picture %llu of %llu", (unsigned long long)done + 1, (unsigned long long)total);
+        progress_label(&line, "validation, picture %llu of %llu", (unsigned long long)done + 1,
+                       (unsigned long long)total);
         progress_update(&line, "validation", done, total);
     }
     return interrupted();
@@ -299,9 +318,12 @@ static int run(int argc, char **argv)
 }
 
 static const char details[] =
-    "Every category name is a prompt. Data, losses, matching, optimizer and schedule are those of the official fine-tuning.\n"
-    "Settings come from YAML files, then from options; --settings lists them. Ctrl-C finishes the step, saves and exits with\n"
-    "130; --resume goes on as if nothing had happened. mpirun -np N samite train ... shares the pictures of every step.\n"
+    "Every category name is a prompt. Data, losses, matching, optimizer and schedule are those of the official "
+    "fine-tuning.\n"
+    "Settings come from YAML files, then from options; --settings lists them. Ctrl-C finishes the step, saves and "
+    "exits with\n"
+    "130; --resume goes on as if nothing had happened. mpirun -np N samite train ... shares the pictures of every "
+    "step.\n"
     "\n"
     "Examples:\n"
     "  samite train --data blood-cells -m sam3.pt --epochs 10 --out run1 --dry-run\n"
@@ -310,5 +332,10 @@ static const char details[] =
     "  samite train --data instances.json --images pictures -m sam3.pt --lora 16 --masks --out lora\n";
 
 const command train_command = {
-    "train", "fine-tune a model on a data set", "train [config.yaml ...] --data PATH -m MODEL [options]", details, options, run,
+    "train",
+    "fine-tune a model on a data set",
+    "train [config.yaml ...] --data PATH -m MODEL [options]",
+    details,
+    options,
+    run,
 };

@@ -178,7 +178,8 @@ static void half_free(half_of *h)
     match_list_free(&h->m);
 }
 
-static bool read_half(train_reference *t, half_of *h, const char *title, const char *half, const char *layer, int prompts)
+static bool read_half(train_reference *t, half_of *h, const char *title, const char *half, const char *layer,
+                      int prompts)
 {
     int64_t n = 0;
     *h = (half_of){0};
@@ -268,8 +269,8 @@ static void semantic(train_reference *t, const char *title, const targets *of, d
         present += any;
     }
     for (int p = 0; map && grad && room && all && p < of->prompts; p++)
-        loss_semantic(&l->semantic, &l->semantic_dice, grad + (int64_t)p * side * side, map + (int64_t)p * side * side, side,
-                      all + p * pixels, of->side, present, scale, &official_weights, room);
+        loss_semantic(&l->semantic, &l->semantic_dice, grad + (int64_t)p * side * side, map + (int64_t)p * side * side,
+                      side, all + p * pixels, of->side, present, scale, &official_weights, room);
     if (grad)
         compare_gradient(t, title, "semantic_seg", grad, n);
     free(map), free(grad), free(room), free(all);

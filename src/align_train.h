@@ -45,10 +45,12 @@ typedef struct train_data {
     train_set set;
     sampler   sampler;
 } train_data;
-int  align_train_data_open(train_data *d, const train_reference *t, int side, int context, bool masks, samite_error *err);
+int align_train_data_open(train_data *d, const train_reference *t, int side, int context, bool masks,
+                          samite_error *err);
 void align_train_data_close(train_data *d);
 /* Rows for the batch of a step made from files beside the recorded one. */
-int  align_train_data(train_reference *t, const train_data *d, int step, const json_t *info, const batch *theirs, samite_error *err);
+int align_train_data(train_reference *t, const train_data *d, int step, const json_t *info, const batch *theirs,
+                     samite_error *err);
 
 int align_train_losses(train_reference *t, samite_error *err);                      /* variant loss */
 int align_train_steps(train_reference *t, samite_model *m, samite_error *err);      /* variants det, seg, brisk */

@@ -1,4 +1,5 @@
-/* align_train_data.c - the batch of a recorded step made again from picture files and annotations, with the recorded draws. */
+/* align_train_data.c - the batch of a recorded step made again from picture files and annotations, with the recorded
+ * draws. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static void compare(train_reference *t, int step, const batch *ours, const batch
     snprintf(name, sizeof name, "step.%d.data.prompts", step);
     train_number(t, name, a->prompts, b->prompts, 0, 1);
     snprintf(name, sizeof name, "step.%d.data.num_boxes", step);
-    train_number(t, name, a->prompts == b->prompts && memcmp(a->count, b->count, sizeof(int) * (size_t)a->prompts) == 0, 1, 0, 1);
+    train_number(t, name, a->prompts == b->prompts && memcmp(a->count, b->count, sizeof(int) * (size_t)a->prompts) == 0,
+                 1, 0, 1);
     if (a->prompts != b->prompts || objects != targets_objects(b) || ours->images != theirs->images)
         return;
     snprintf(name, sizeof name, "step.%d.data.boxes", step);
@@ -68,7 +70,8 @@ static void compare(train_reference *t, int step, const batch *ours, const batch
     train_number(t, name, bytes_that_differ(a->mask_valid, b->mask_valid, objects), 0, 0, 1);
 }
 
-int align_train_data(train_reference *t, const train_data *d, int step, const json_t *info, const batch *theirs, samite_error *err)
+int align_train_data(train_reference *t, const train_data *d, int step, const json_t *info, const batch *theirs,
+                     samite_error *err)
 {
     const json_t *images = json_object_get(info, "images"), *one;
     int32_t image[MOST_PICTURES];
@@ -81,12 +84,15 @@ int align_train_data(train_reference *t, const train_data *d, int step, const js
         int index = (int)json_integer_value(json_object_get(one, "index"));
         const json_t *pad = json_object_get(one, "left_top_right_bottom");
         if (index < 0 || index >= d->set.chosen || count == MOST_PICTURES)
-            return fail(err, SAMITE_INPUT, "step %d of %s draws picture %d of %d", step, t->variant, index, d->set.chosen);
+            return fail(err, SAMITE_INPUT, "step %d of %s draws picture %d of %d", step, t->variant, index,
+                        d->set.chosen);
         image[count] = d->set.order[index];
         at[count++] = (placement){(int)json_integer_value(json_object_get(one, "size")),
-                                  (int)json_integer_value(json_array_get(pad, 0)), (int)json_integer_value(json_array_get(pad, 1))};
+                                  (int)json_integer_value(json_array_get(pad, 0)),
+                                  (int)json_integer_value(json_array_get(pad, 1))};
         if (at[count - 1].size < 1 || at[count - 1].left < 0 || at[count - 1].top < 0 ||
-            at[count - 1].left + at[count - 1].size > d->sampler.side || at[count - 1].top + at[count - 1].size > d->sampler.side)
+            at[count - 1].left + at[count - 1].size > d->sampler.side ||
+            at[count - 1].top + at[count - 1].size > d->sampler.side)
             return fail(err, SAMITE_INPUT, "step %d of %s places a picture outside the input", step, t->variant);
     }
     batch ours;

@@ -1,4 +1,5 @@
-/* align_train_steps.c - whole training steps beside the original's: losses, every gradient, every tensor after each step. */
+/* align_train_steps.c - whole training steps beside the original's: losses, every gradient, every tensor after each
+ * step. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,8 @@ static bool read_texts(trainee *x, const json_t *step)
     json_array_foreach(prompts, i, s) {
         bool cut;
         const char *said = json_string_value(s);
-        x->b.tokens[i] = tokenize(x->b.ids + (int64_t)i * context, context, said ? said : "", said ? strlen(said) : 0, &cut);
+        x->b.tokens[i] =
+            tokenize(x->b.ids + (int64_t)i * context, context, said ? said : "", said ? strlen(said) : 0, &cut);
     }
     for (int p = 0; p < x->b.t.prompts; p++)
         x->b.text_of[p] = p % texts;      /* every picture is asked for every category */
@@ -96,8 +98,8 @@ static void keep_matches(trainee *x, const picture_answers *a, int half, int lay
 }
 
 /* The picture's prompts of a reference tensor [prompts, ...] beside ours, which has both halves of the queries. */
-static void compare_answers(trainee *x, const picture_answers *a, const char *name, const float *ours, int width, int half,
-                            const char *layer)
+static void compare_answers(trainee *x, const picture_answers *a, const char *name, const float *ours, int width,
+                            int half, const char *layer)
 {
     char full[96], title[128];
     int64_t all = 0, n = (int64_t)a->queries * width;

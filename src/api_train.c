@@ -114,8 +114,9 @@ static int check_pictures(samite_training *t, samite_progress_fn progress, void 
         else if (code)
             fine = train_set_row(s, true, id, NULL, "%.200s", why.text);
         else if (stretched)
-            fine = train_set_row(s, false, id, NULL, "%s has %d x %d pixels, its record says %d x %d; boxes are stretched",
-                                 im->file_name, px.width, px.height, im->width, im->height);
+            fine =
+                train_set_row(s, false, id, NULL, "%s has %d x %d pixels, its record says %d x %d; boxes are stretched",
+                              im->file_name, px.width, px.height, im->width, im->height);
         pixels_free(&px);
         free(path);
         if (!fine)
@@ -132,7 +133,8 @@ static int make_lists(samite_training *t, samite_error *err)
     if (!t->rows || !t->prompts)
         return fail(err, SAMITE_RESOURCE, "out of memory");
     for (size_t i = 0; i < s->row_count; i++)
-        t->rows[i] = (samite_training_row){s->rows[i].image, s->rows[i].annotation, s->rows[i].why, s->rows[i].rejected};
+        t->rows[i] =
+            (samite_training_row){s->rows[i].image, s->rows[i].annotation, s->rows[i].why, s->rows[i].rejected};
     for (int i = 0; i < s->prompt_count; i++) {
         t->prompts[i].text = s->prompts[i];
         train_set_prompt(s, i, &t->prompts[i].objects, &t->prompts[i].pictures);
@@ -150,11 +152,23 @@ static int fill_plan(samite_training *t, samite_training_plan *out, samite_error
         return code;
     train_set_pairs(&x->set, &positive, &negative);
     double rate = gemm_rate(GEMM_F32) * 1e9 * USUAL_RATE;
-    samite_training_plan p = {.pictures = x->set.chosen, .objects = train_set_objects(&x->set), .prompts = x->set.prompt_count,
-        .prompt = t->prompts, .positive = positive, .negative = negative, .rejected = x->set.rejected, .noted = x->set.noted,
-        .rows = (int)x->set.row_count, .row = t->rows, .steps_per_epoch = x->iters, .steps = (int64_t)x->iters * x->c->epochs,
-        .learning = cost.learners, .frozen = cost.frozen, .flops = cost.flops, .memory_free = trainer_memory_available(),
-        .memory_bytes = train_cost_bytes(&cost)};
+    samite_training_plan p = {.pictures = x->set.chosen,
+                              .objects = train_set_objects(&x->set),
+                              .prompts = x->set.prompt_count,
+                              .prompt = t->prompts,
+                              .positive = positive,
+                              .negative = negative,
+                              .rejected = x->set.rejected,
+                              .noted = x->set.noted,
+                              .rows = (int)x->set.row_count,
+                              .row = t->rows,
+                              .steps_per_epoch = x->iters,
+                              .steps = (int64_t)x->iters * x->c->epochs,
+                              .learning = cost.learners,
+                              .frozen = cost.frozen,
+                              .flops = cost.flops,
+                              .memory_free = trainer_memory_available(),
+                              .memory_bytes = train_cost_bytes(&cost)};
     p.seconds = rate > 0 ? (double)p.steps * x->share * cost.flops / rate : 0;
     p.size = out->size;
     memcpy(out, &p, out->size < sizeof p ? out->size : sizeof p);
@@ -163,7 +177,8 @@ static int fill_plan(samite_training *t, samite_training_plan *out, samite_error
 
 static const train_hooks no_hooks;
 
-int samite_training_check(samite_training *t, samite_training_plan *out, samite_progress_fn progress, void *user, samite_error *err)
+int samite_training_check(samite_training *t, samite_training_plan *out, samite_progress_fn progress, void *user,
+                          samite_error *err)
 {
     if (!t || !out)
         return fail(err, SAMITE_USAGE, "samite_training_check: no training, or nowhere to put the plan");
@@ -190,8 +205,9 @@ static void on_tick(void *user, const train_tick *x)
 {
     const training_run *r = user;
     if (r->o->tick)
-        r->o->tick(r->o->user, &(samite_training_tick){x->epoch, x->epochs, x->iter, x->iters, x->step, x->steps, x->loss, x->grad_norm,
-                                                       x->rate, x->images_per_s, x->left, x->memory});
+        r->o->tick(r->o->user,
+                   &(samite_training_tick){x->epoch, x->epochs, x->iter, x->iters, x->step, x->steps, x->loss,
+                                           x->grad_norm, x->rate, x->images_per_s, x->left, x->memory});
 }
 
 static bool on_stop(void *user)

@@ -20,6 +20,7 @@ typedef struct training_run {
 } training_run;
 
 /* A train_hooks.validate; `user` is a training_run. */
-int training_validate(void *user, const char *model, const char *adapter, const char *title, train_scores *out, samite_error *err);
+int training_validate(void *user, const char *model, const char *adapter, const char *title, train_scores *out,
+                      samite_error *err);
 
 #endif

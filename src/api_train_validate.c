@@ -14,10 +14,19 @@
 #define OVERLAY_MOST  50        /* objects drawn per prompt */
 
 /* The official names of the twelve numbers. */
-static const struct { const char *ours, *official; } names[] = {
-    {"AP", "AP"}, {"AP50", "AP_50"}, {"AP75", "AP_75"}, {"AP_small", "AP_small"}, {"AP_medium", "AP_medium"}, {"AP_large", "AP_large"},
-    {"AR_1", "AR_maxDets@1"}, {"AR_10", "AR_maxDets@10"}, {"AR_100", "AR_maxDets@100"}, {"AR_small", "AR_small"},
-    {"AR_medium", "AR_medium"}, {"AR_large", "AR_large"}};
+static const struct { const char *ours, *official;
+} names[] = {{"AP", "AP"},
+             {"AP50", "AP_50"},
+             {"AP75", "AP_75"},
+             {"AP_small", "AP_small"},
+             {"AP_medium", "AP_medium"},
+             {"AP_large", "AP_large"},
+             {"AR_1", "AR_maxDets@1"},
+             {"AR_10", "AR_maxDets@10"},
+             {"AR_100", "AR_maxDets@100"},
+             {"AR_small", "AR_small"},
+             {"AR_medium", "AR_medium"},
+             {"AR_large", "AR_large"}};
 
 static void take_metric(train_scores *out, const samite_metric *m)
 {
@@ -92,8 +101,10 @@ static int draw_one(samite_model *m, const train_set *s, int32_t image, const ch
     samite_pixels px = {0};
     samite_image *im = NULL;
     samite_page page = SAMITE_PAGE_INIT;
-    drawing d = {calloc((size_t)s->prompt_count + 1, sizeof *d.of), calloc((size_t)s->prompt_count * OVERLAY_MOST + 1, sizeof *d.objects), 0};
-    int code = file && d.of && d.objects ? samite_pixels_read(&px, file, SAMITE_NO_EXIF, err) : fail(err, SAMITE_RESOURCE, "out of memory");
+    drawing d = {calloc((size_t)s->prompt_count + 1, sizeof *d.of),
+                 calloc((size_t)s->prompt_count * OVERLAY_MOST + 1, sizeof *d.objects), 0};
+    int code = file && d.of && d.objects ? samite_pixels_read(&px, file, SAMITE_NO_EXIF, err)
+                                         : fail(err, SAMITE_RESOURCE, "out of memory");
     if (!code)
         code = samite_image_open(&im, m, &px, err);
     if (!code)
@@ -191,7 +202,8 @@ static int score(const training_run *r, const char *model, const char *title, tr
     return code;
 }
 
-int training_validate(void *user, const char *model, const char *adapter, const char *title, train_scores *out, samite_error *err)
+int training_validate(void *user, const char *model, const char *adapter, const char *title, train_scores *out,
+                      samite_error *err)
 {
     const training_run *r = user;
     char *merged = NULL;

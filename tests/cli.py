@@ -680,6 +680,19 @@ class Tools(Case):
         self.assertIn("seconds", d["load"])
         self.assertIn(b"image encode", self.works("bench", "--repeats", "1").stdout)
 
+    def test_bench_profile(self):
+        page, old = self.path("ops.html"), self.path("before.json")
+        said = self.works("bench", "--repeats", "1", "--precision", "int8", "--profile", "--timeline", page).stdout
+        self.assertIn(b"trunk.block.*", said)
+        with open(page) as f:
+            self.assertIn('"trunk.block.0","attention"', f.read())
+        with open(old, "wb") as f:
+            f.write(self.works("bench", "--json", "--repeats", "2").stdout)
+        self.assertIn(b"speed-up", self.works("bench", "--repeats", "2", "--compare", old).stdout)
+        r = run("bench", "-m", "formula:tiny", "--repeats", "1", "--compare", page)
+        self.assertEqual(r.returncode, 3)
+        self.assertIn(b"ops.html", r.stderr)
+
     def test_doctor(self):
         d = json.loads(self.works("doctor", "--json").stdout)
         self.assertTrue(d["model"]["usable"])

@@ -1,6 +1,7 @@
 /* network.c - the whole detector at the tiny size: against the original's numbers, across threads, files and types. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -228,6 +229,61 @@ static void files_keep_the_model(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+static samite_model *open_precise(const char *precision, int threads)
+{
+    samite_options o = SAMITE_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m = NULL;
+    o.threads = threads;
+    o.precision = precision;
+    if (samite_model_open(&m, "formula:tiny", &o, &e))
+        fail_msg("%s", e.text);
+    return m;
+}
+
+typedef struct closeness { double least; int seen; } closeness;
+
+/* The pyramid and the words: what every prompt starts from. */
+static void see_closeness(void *user, const samite_compared *c)
+{
+    closeness *least = user;
+    bool neck = strncmp(c->name, "neck.", 5) == 0, words = strncmp(c->name, "text.", 5) == 0;
+    if (!neck && !words)
+        return;
+    least->seen++;
+    least->least = c->cosine < least->least ? c->cosine : least->least;
+}
+
+/* Lower precision stays close, is not f32 in disguise, and gives the same bits for any number of threads. */
+static void precisions_are_close(void **state)
+{
+    static const struct { const char *name; double least; } kinds[] = {{"f32", 0.9999999}, {"bf16", 0.9999},
+                                                                       {"int8", 0.9996}};
+    double before = 1;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        closeness seen = {1, 0};
+        samite_align_options o = {.size = sizeof o, .reference = TINY, .each = see_closeness, .user = &seen};
+        samite_align_summary s;
+        samite_error e = {0};
+        samite_result *r[2];
+        samite_model *m = open_precise(kinds[i].name, 2);
+        samite_align(m, &o, &s, &e);
+        samite_model_free(m);
+        assert_true(seen.seen > 5 && seen.least >= kinds[i].least && seen.least <= before);
+        before = seen.least;
+        for (int threads = 1; threads <= 2; threads++) {
+            m = open_precise(kinds[i].name, threads);
+            samite_image *im = encode(m);
+            samite_model_free(m);
+            r[threads - 1] = segment(im, "a yellow school bus", NULL, 0, 0.0f);
+            samite_image_free(im);
+        }
+        assert_same(r[0], r[1]);
+        samite_result_free(r[0]);
+        samite_result_free(r[1]);
+    }
+}
+
 static void sides_are_checked(void **state)
 {
     samite_model *m = open_model("formula:tiny", 0, 168);
@@ -310,7 +366,8 @@ int main(void)
         cmocka_unit_test(agrees_with_original), cmocka_unit_test(notices_other_weights),
         cmocka_unit_test(threads_change_nothing), cmocka_unit_test(prompts_are_independent),
         cmocka_unit_test(bad_prompts_are_refused), cmocka_unit_test(files_keep_the_model),
-        cmocka_unit_test(sides_are_checked), cmocka_unit_test(wrong_paths_are_refused),
+        cmocka_unit_test(precisions_are_close), cmocka_unit_test(sides_are_checked),
+        cmocka_unit_test(wrong_paths_are_refused),
         cmocka_unit_test(describes_itself), cmocka_unit_test(can_be_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

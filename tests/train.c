@@ -135,8 +135,15 @@ static void on_log(void *user, const char *line)
 
 static samite_training *prepared(const char *out, const pair *more)
 {
-    static const pair usual[] = {{"train_annotations", JSON}, {"train_images", PHOTOS}, {"checkpoint_path", "formula:tiny"}, {"epochs", "3"},
-                                 {"lr", "8e-4"}, {"threads", "1"}, {"report", "false"}, {"tensorboard", "false"}, {NULL, NULL}};
+    static const pair usual[] = {{"train_annotations", JSON},
+                                 {"train_images", PHOTOS},
+                                 {"checkpoint_path", "formula:tiny"},
+                                 {"epochs", "3"},
+                                 {"lr", "8e-4"},
+                                 {"threads", "1"},
+                                 {"report", "false"},
+                                 {"tensorboard", "false"},
+                                 {NULL, NULL}};
     samite_training *t;
     samite_error e = {0};
     assert_int_equal(samite_training_new(&t, &e), 0);
@@ -301,8 +308,10 @@ static double largest_difference(const char *a, const char *b)
 
 static void ways_of_computing_agree(void **state)
 {
-    static const pair one_by_one[] = {{"prompts_per_pass", "1"}, {NULL, NULL}}, kept[] = {{"activation_checkpointing", "false"}, {NULL, NULL}},
-                      two[] = {{"batch_size", "2"}, {NULL, NULL}}, summed[] = {{"gradient_accumulation_steps", "2"}, {NULL, NULL}};
+    static const pair one_by_one[] = {{"prompts_per_pass", "1"}, {NULL, NULL}},
+                      kept[] = {{"activation_checkpointing", "false"}, {NULL, NULL}},
+                      two[] = {{"batch_size", "2"}, {NULL, NULL}},
+                      summed[] = {{"gradient_accumulation_steps", "2"}, {NULL, NULL}};
     train_well("single", one_by_one, false);
     double far = largest_difference(MODEL("whole"), MODEL("single"));
     assert_true(far < 1e-5);
@@ -327,8 +336,8 @@ static void cached_maps_change_nothing(void **state)
 
 static void adapters_merge_into_weights(void **state)
 {
-    static const pair lora[] = {{"lora.rank", "4"}, {"lr_vision_backbone", "1e-3"}, {NULL, NULL}}, tuned[] = {{"lr", "0"}, {"lr_vision_backbone", "0"},
-                      {"lr_language_backbone", "0"}, {NULL, NULL}};
+    static const pair lora[] = {{"lora.rank", "4"}, {"lr_vision_backbone", "1e-3"}, {NULL, NULL}},
+                      tuned[] = {{"lr", "0"}, {"lr_vision_backbone", "0"}, {"lr_language_backbone", "0"}, {NULL, NULL}};
     observed o = train_well("lora", lora, false), whole = train_well("still", tuned, false);
     assert_float_equal(o.first, whole.first, 1e-3);         /* the first step: an adapter changes nothing yet */
     samite_error e = {0};
@@ -368,7 +377,8 @@ static const char *poisoned_model(void)
 static void numbers_that_are_none(void **state)
 {
     char *model = strdup(poisoned_model());
-    const pair stop[] = {{"checkpoint_path", model}, {NULL, NULL}}, skip[] = {{"checkpoint_path", model}, {"on_nonfinite", "skip"}, {NULL, NULL}};
+    const pair stop[] = {{"checkpoint_path", model}, {NULL, NULL}},
+               skip[] = {{"checkpoint_path", model}, {"on_nonfinite", "skip"}, {NULL, NULL}};
     observed o = {0}, p = {0};
     samite_error e = {0};
     assert_int_equal(train("nan", stop, &o, &e), SAMITE_FAILED);
@@ -384,10 +394,12 @@ static void missing_pictures(void **state)
 {
     char *bad = strdup(path_of("bad"));
     char command[512];
-    snprintf(command, sizeof command, "mkdir '%s' && cp '%s'/*.png '%s' && rm '%s'/000008.png && echo no picture > '%s'/000011.png", bad, PHOTOS, bad,
-             bad, bad);
+    snprintf(command, sizeof command,
+             "mkdir '%s' && cp '%s'/*.png '%s' && rm '%s'/000008.png && echo no picture > '%s'/000011.png", bad, PHOTOS,
+             bad, bad, bad);
     assert_int_equal(system(command), 0);
-    const pair there[] = {{"train_images", bad}, {NULL, NULL}}, skip[] = {{"train_images", bad}, {"skip_bad", "true"}, {NULL, NULL}};
+    const pair there[] = {{"train_images", bad}, {NULL, NULL}},
+               skip[] = {{"train_images", bad}, {"skip_bad", "true"}, {NULL, NULL}};
     observed o = {0};
     samite_error e = {0};
     assert_int_equal(train("missing", there, &o, &e), SAMITE_INPUT);
@@ -408,7 +420,8 @@ static void missing_pictures(void **state)
 
 static void no_steps_no_training(void **state)
 {
-    static const pair large[] = {{"batch_size", "5"}, {NULL, NULL}}, all[] = {{"freeze", "trunk,neck,text,examples,fusion,decoder"}, {NULL, NULL}};
+    static const pair large[] = {{"batch_size", "5"}, {NULL, NULL}},
+                      all[] = {{"freeze", "trunk,neck,text,examples,fusion,decoder"}, {NULL, NULL}};
     observed o = {0};
     samite_error e = {0};
     assert_int_equal(train("large", large, &o, &e), SAMITE_USAGE);
@@ -420,8 +433,16 @@ static void no_steps_no_training(void **state)
 
 static void one_picture_is_learnt(void **state)
 {
-    static const pair fast[] = {{"epochs", "30"}, {"limit_ids", "1"}, {"random_placement", "false"}, {"lr", "1e-3"}, {"lr_vision_backbone", "1e-3"},
-                                {"wd", "0"}, {"scheduler_timescale", "100"}, {"scheduler_warmup", "5"}, {"schedule", "fixed"}, {"skip_saving_ckpts", "true"},
+    static const pair fast[] = {{"epochs", "30"},
+                                {"limit_ids", "1"},
+                                {"random_placement", "false"},
+                                {"lr", "1e-3"},
+                                {"lr_vision_backbone", "1e-3"},
+                                {"wd", "0"},
+                                {"scheduler_timescale", "100"},
+                                {"scheduler_warmup", "5"},
+                                {"schedule", "fixed"},
+                                {"skip_saving_ckpts", "true"},
                                 {NULL, NULL}};
     observed o = train_well("learn", fast, false);
     assert_true(o.last < 0.5 * o.first);
@@ -429,11 +450,20 @@ static void one_picture_is_learnt(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_original), cmocka_unit_test(whole_run), cmocka_unit_test(stopped_run_goes_on_equally),
-        cmocka_unit_test(killed_run_goes_on_equally), cmocka_unit_test(killed_while_saving), cmocka_unit_test(full_disk_keeps_the_old_state),
-        cmocka_unit_test(another_training_is_not_continued), cmocka_unit_test(ways_of_computing_agree), cmocka_unit_test(cached_maps_change_nothing),
-        cmocka_unit_test(adapters_merge_into_weights), cmocka_unit_test(foreign_adapters_are_refused), cmocka_unit_test(numbers_that_are_none),
-        cmocka_unit_test(missing_pictures), cmocka_unit_test(no_steps_no_training), cmocka_unit_test(one_picture_is_learnt)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(agrees_with_original),
+                                       cmocka_unit_test(whole_run),
+                                       cmocka_unit_test(stopped_run_goes_on_equally),
+                                       cmocka_unit_test(killed_run_goes_on_equally),
+                                       cmocka_unit_test(killed_while_saving),
+                                       cmocka_unit_test(full_disk_keeps_the_old_state),
+                                       cmocka_unit_test(another_training_is_not_continued),
+                                       cmocka_unit_test(ways_of_computing_agree),
+                                       cmocka_unit_test(cached_maps_change_nothing),
+                                       cmocka_unit_test(adapters_merge_into_weights),
+                                       cmocka_unit_test(foreign_adapters_are_refused),
+                                       cmocka_unit_test(numbers_that_are_none),
+                                       cmocka_unit_test(missing_pictures),
+                                       cmocka_unit_test(no_steps_no_training),
+                                       cmocka_unit_test(one_picture_is_learnt)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -45,9 +45,13 @@ static const char *file_with(const char *content)
 
 /* ---- rows ---- */
 
-#define IMAGES "\"images\":[{\"id\":7,\"file_name\":\"a.png\",\"width\":100,\"height\":50},{\"id\":1,\"file_name\":\"b.png\"}]"
-#define WORDS "\"categories\":[{\"id\":0,\"name\":\"cells\",\"supercategory\":\"none\"},{\"id\":3,\"name\":\"red\",\"supercategory\":\"cells\"}," \
-              "{\"id\":9,\"name\":\"white\",\"supercategory\":\"cells\"},{\"id\":40,\"name\":\"red\",\"supercategory\":\"cells\"}]"
+#define IMAGES                                                                                                         \
+    "\"images\":[{\"id\":7,\"file_name\":\"a.png\",\"width\":100,\"height\":50},{\"id\":1,\"file_name\":\"b.png\"}]"
+#define WORDS                                                                                                          \
+    "\"categories\":[{\"id\":0,\"name\":\"cells\",\"supercategory\":\"none\"},{\"id\":3,\"name\":\"red\","             \
+    "\"supercategory\":\"cells\"},"                                                                                    \
+    "{\"id\":9,\"name\":\"white\",\"supercategory\":\"cells\"},{\"id\":40,\"name\":\"red\",\"supercategory\":"         \
+    "\"cells\"}]"
 #define ANN(id, image, category, rest) "{\"id\":" #id ",\"image_id\":" #image ",\"category_id\":" #category "," rest "}"
 #define BOX "\"bbox\":[10,10,20,20]"
 
@@ -56,7 +60,8 @@ static void read_rows(train_set *s, const char *annotations, bool masks)
     char json[8192];
     samite_error e = {0};
     snprintf(json, sizeof json, "{" IMAGES "," WORDS ",\"annotations\":[%s]}", annotations);
-    int code = train_set_read(s, &(train_options){.annotations = file_with(json), .pictures = folder, .masks = masks}, &e);
+    int code =
+        train_set_read(s, &(train_options){.annotations = file_with(json), .pictures = folder, .masks = masks}, &e);
     if (code)
         fail_msg("%s", e.text);
 }
@@ -81,11 +86,24 @@ static void expect_row(const train_set *s, const char *annotation, bool rejected
 static void bad_rows_are_told(void **state)
 {
     train_set s;
-    read_rows(&s, ANN(1, 7, 3, "\"bbox\":[10,10,0,20]") "," ANN(2, 7, 3, "\"bbox\":[10,10,-5,20]") "," ANN(3, 7, 3, "\"bbox\":[1,NaN,5,20]")
-              "," ANN(4, 7, 3, "\"bbox\":[100,10,5,20]") "," ANN(5, 7, 3, "\"bbox\":[1,2,3]") "," ANN(6, 7, 3, "\"bbox\":null") ","
-              ANN(7, 99, 3, BOX) "," ANN(8, 7, 77, BOX) "," ANN(9, 7, 3, "\"bbox\":[90,10,30,20]") "," ANN(10, 7, 3, BOX) ","
-              ANN(10, 7, 40, BOX) "," ANN(12, 7, 3, "\"bbox\":[1,1,Infinity,2]") "," ANN(13, 7, 3, "\"bbox\":[\"1\",1,2,2]") ","
-              "{\"id\":14,\"category_id\":3," BOX "}," ANN(15, 1, 9, BOX ",\"iscrowd\":1,\"noun_phrase\":\"x\"") "," ANN(16, 7, 0, BOX), false);
+    static const char rows[] =
+        ANN(1, 7, 3, "\"bbox\":[10,10,0,20]") ","
+        ANN(2, 7, 3, "\"bbox\":[10,10,-5,20]") ","
+        ANN(3, 7, 3, "\"bbox\":[1,NaN,5,20]") ","
+        ANN(4, 7, 3, "\"bbox\":[100,10,5,20]") ","
+        ANN(5, 7, 3, "\"bbox\":[1,2,3]") ","
+        ANN(6, 7, 3, "\"bbox\":null") ","
+        ANN(7, 99, 3, BOX) ","
+        ANN(8, 7, 77, BOX) ","
+        ANN(9, 7, 3, "\"bbox\":[90,10,30,20]") ","
+        ANN(10, 7, 3, BOX) ","
+        ANN(10, 7, 40, BOX) ","
+        ANN(12, 7, 3, "\"bbox\":[1,1,Infinity,2]") ","
+        ANN(13, 7, 3, "\"bbox\":[\"1\",1,2,2]") ","
+        "{\"id\":14,\"category_id\":3," BOX "},"
+        ANN(15, 1, 9, BOX ",\"iscrowd\":1,\"noun_phrase\":\"x\"") ","
+        ANN(16, 7, 0, BOX);
+    read_rows(&s, rows, false);
     expect_row(&s, "1", true, "no area");
     expect_row(&s, "2", true, "no area");
     expect_row(&s, "3", true, "not finite");
@@ -124,13 +142,20 @@ static void group_name_is_no_prompt(void **state)
 
 static void missing_keys_are_named(void **state)
 {
-    static const struct { const char *json, *says; } bad[] = {
-        {"{}", "nothing in \"images\""}, {"[]", "nothing in \"images\""}, {"{" IMAGES "}", "nothing in \"categories\""}, {"", "empty"}, {"{\"images\":[", "broken JSON"},
-        {"{\"images\":[],\"categories\":[{\"id\":1,\"name\":\"a\"}]}", "nothing in"}, {"{" IMAGES ",\"categories\":[{\"id\":1}]}", "no category"}};
+    static const struct { const char *json, *says;
+    } bad[] = {{"{}", "nothing in \"images\""},
+               {"[]", "nothing in \"images\""},
+               {"{" IMAGES "}", "nothing in \"categories\""},
+               {"", "empty"},
+               {"{\"images\":[", "broken JSON"},
+               {"{\"images\":[],\"categories\":[{\"id\":1,\"name\":\"a\"}]}", "nothing in"},
+               {"{" IMAGES ",\"categories\":[{\"id\":1}]}", "no category"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         train_set s;
         samite_error e = {0};
-        assert_int_equal(train_set_read(&s, &(train_options){.annotations = file_with(bad[i].json), .pictures = folder}, &e), SAMITE_INPUT);
+        assert_int_equal(
+            train_set_read(&s, &(train_options){.annotations = file_with(bad[i].json), .pictures = folder}, &e),
+            SAMITE_INPUT);
         if (!strstr(e.text, bad[i].says))
             fail_msg("\"%s\": \"%s\", expected \"%s\"", bad[i].json, e.text, bad[i].says);
     }
@@ -152,10 +177,12 @@ static void images_are_chosen_as_officially(void **state)
     static const int expected[] = {5, 2, 7, 1};
     char json[2048] = "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"annotations\":[],\"images\":[";
     for (int i = 0; i < 10; i++)
-        snprintf(json + strlen(json), sizeof json - strlen(json), "%s{\"id\":%d,\"file_name\":\"%d\"}", i ? "," : "", 100 - i, 9 - i);
+        snprintf(json + strlen(json), sizeof json - strlen(json), "%s{\"id\":%d,\"file_name\":\"%d\"}", i ? "," : "",
+                 100 - i, 9 - i);
     strcat(json, "]}");
     train_set s;
-    assert_int_equal(train_set_read(&s, &(train_options){.annotations = file_with(json), .pictures = folder, .limit = 4}, NULL), 0);
+    assert_int_equal(
+        train_set_read(&s, &(train_options){.annotations = file_with(json), .pictures = folder, .limit = 4}, NULL), 0);
     assert_int_equal(s.chosen, 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(atoi(s.images[s.order[i]].file_name), expected[i]);
@@ -169,7 +196,8 @@ static void shapes_mean_the_same(void **state)
 {
     static const char *const same[] = {"[[2,1,6,1,6,4,2,4]]", "{\"size\":[5,8],\"counts\":[11,3,2,3,2,3,2,3,11]}",
                                        "{\"size\":[5,8],\"counts\":\""};
-    static const char *const none[] = {"[]", "null", "{}", "[[1,2,3,4]]", "[1,2,3,4,5,6]", "{\"size\":[5,8]}", "\"x\"", "[[1,2,3,4,5,null]]"};
+    static const char *const none[] = {
+        "[]", "null", "{}", "[[1,2,3,4]]", "[1,2,3,4,5,6]", "{\"size\":[5,8]}", "\"x\"", "[[1,2,3,4,5,null]]"};
     uint8_t first[64], other[64];
     bool valid;
     for (int i = 0; i < 3; i++) {
@@ -177,17 +205,20 @@ static void shapes_mean_the_same(void **state)
         if (i == 2) {
             rle r;
             char *counts;
-            assert_int_equal(rle_from_counts(&r, (const uint32_t[]){11, 3, 2, 3, 2, 3, 2, 3, 11}, 9, 8, 5, "", NULL), 0);
+            assert_int_equal(rle_from_counts(&r, (const uint32_t[]){11, 3, 2, 3, 2, 3, 2, 3, 11}, 9, 8, 5, "", NULL),
+                             0);
             assert_int_equal(rle_to_string(&counts, &r, NULL), 0);
             snprintf(text, sizeof text, "%s\"}", counts);
             free(counts);
             rle_free(&r);
         }
-        snprintf(annotation, sizeof annotation, "{\"id\":1,\"image_id\":7,\"category_id\":3," BOX ",\"segmentation\":%s%s}", same[i], text);
+        snprintf(annotation, sizeof annotation,
+                 "{\"id\":1,\"image_id\":7,\"category_id\":3," BOX ",\"segmentation\":%s%s}", same[i], text);
         train_set s;
         read_rows(&s, annotation, true);
         train_image record = {.width = 8, .height = 5};
-        assert_int_equal(place_mask(i ? other : first, &valid, 8, &s.objects[0], &record, 8, 5, (placement){8, 0, 0}, NULL), 0);
+        assert_int_equal(
+            place_mask(i ? other : first, &valid, 8, &s.objects[0], &record, 8, 5, (placement){8, 0, 0}, NULL), 0);
         assert_true(valid);
         if (i)
             assert_memory_equal(first, other, 64);
@@ -195,7 +226,8 @@ static void shapes_mean_the_same(void **state)
     }
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         char annotation[256];
-        snprintf(annotation, sizeof annotation, "{\"id\":1,\"image_id\":7,\"category_id\":3," BOX ",\"segmentation\":%s}", none[i]);
+        snprintf(annotation, sizeof annotation,
+                 "{\"id\":1,\"image_id\":7,\"category_id\":3," BOX ",\"segmentation\":%s}", none[i]);
         train_set s;
         read_rows(&s, annotation, true);
         assert_null(s.objects[0].shape);
@@ -277,9 +309,14 @@ static void white_stays_white(void **state)
 
 static void settings_are_checked(void **state)
 {
-    static const struct { const char *key, *value, *says; } bad[] = {
-        {"trainer.max_epoch", "3", "trainer.max_epochs"}, {"max_epochs", "0", "whole number"}, {"max_epochs", "1.5", "whole number"},
-        {"optim.wd", "x", "a number"}, {"strict", "maybe", "true or false"}, {"backend", "nccl", "auto|mpi|none"}, {"", "1", "no setting"}};
+    static const struct { const char *key, *value, *says;
+    } bad[] = {{"trainer.max_epoch", "3", "trainer.max_epochs"},
+               {"max_epochs", "0", "whole number"},
+               {"max_epochs", "1.5", "whole number"},
+               {"optim.wd", "x", "a number"},
+               {"strict", "maybe", "true or false"},
+               {"backend", "nccl", "auto|mpi|none"},
+               {"", "1", "no setting"}};
     train_config c;
     assert_true(train_config_init(&c));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -297,7 +334,8 @@ static void settings_survive_being_written(void **state)
     train_config a, b;
     text first = {0}, second = {0};
     assert_true(train_config_init(&a) && train_config_init(&b));
-    const char *yaml = "# a run\npaths:\n  data: 'my \"data\"'\ntrainer: {max_epochs: 7, freeze: [trunk, text]}\noptim:\n  lr_transformer: 1e-4\n"
+    const char *yaml = "# a run\npaths:\n  data: 'my \"data\"'\ntrainer: {max_epochs: 7, freeze: [trunk, "
+                       "text]}\noptim:\n  lr_transformer: 1e-4\n"
                        "  wd: 0\nlogging:\n  report: no\n";
     samite_error e = {0};
     if (train_config_read(&a, file_with(yaml), &e))
@@ -318,7 +356,8 @@ static void settings_survive_being_written(void **state)
 
 static void broken_yaml_is_told(void **state)
 {
-    static const char *const bad[] = {"a: [", "word", "trainer: {max_epochs: {a: b}}", "trainer: [1, [2]]", "trainer: *x", "a:\n\tb: 1", "- 1"};
+    static const char *const bad[] = {
+        "a: [", "word", "trainer: {max_epochs: {a: b}}", "trainer: [1, [2]]", "trainer: *x", "a:\n\tb: 1", "- 1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         train_config c;
         samite_error e = {0};
@@ -345,13 +384,20 @@ static void checksums_are_those_of_tensorboard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_rows_are_told), cmocka_unit_test(group_name_is_no_prompt), cmocka_unit_test(missing_keys_are_named),
-        cmocka_unit_test(annotations_may_come_first), cmocka_unit_test(images_are_chosen_as_officially),
-        cmocka_unit_test(shapes_mean_the_same), cmocka_unit_test(empty_mask_becomes_its_box),
-        cmocka_unit_test(damaged_run_lengths_are_refused), cmocka_unit_test(boxes_follow_the_official_order),
-        cmocka_unit_test(draws_depend_on_nothing_else), cmocka_unit_test(white_stays_white), cmocka_unit_test(settings_are_checked),
-        cmocka_unit_test(settings_survive_being_written), cmocka_unit_test(broken_yaml_is_told),
-        cmocka_unit_test(checksums_are_those_of_tensorboard)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_rows_are_told),
+                                       cmocka_unit_test(group_name_is_no_prompt),
+                                       cmocka_unit_test(missing_keys_are_named),
+                                       cmocka_unit_test(annotations_may_come_first),
+                                       cmocka_unit_test(images_are_chosen_as_officially),
+                                       cmocka_unit_test(shapes_mean_the_same),
+                                       cmocka_unit_test(empty_mask_becomes_its_box),
+                                       cmocka_unit_test(damaged_run_lengths_are_refused),
+                                       cmocka_unit_test(boxes_follow_the_official_order),
+                                       cmocka_unit_test(draws_depend_on_nothing_else),
+                                       cmocka_unit_test(white_stays_white),
+                                       cmocka_unit_test(settings_are_checked),
+                                       cmocka_unit_test(settings_survive_being_written),
+                                       cmocka_unit_test(broken_yaml_is_told),
+                                       cmocka_unit_test(checksums_are_those_of_tensorboard)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

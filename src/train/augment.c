@@ -117,7 +117,8 @@ static void resize_down(uint8_t *out, int columns, int y, const uint8_t *in, con
 }
 
 /* A pass that would change nothing is left out, so that no rounding happens in it. */
-static bool resize_passes(uint8_t *out, int to, const pixels *in, uint8_t *middle, const filter *across, const filter *down)
+static bool resize_passes(uint8_t *out, int to, const pixels *in, uint8_t *middle, const filter *across,
+                          const filter *down)
 {
     int *wide = fixed_weights(across, to), *tall = fixed_weights(down, to);
     size_t row = (size_t)in->width * 3, line = (size_t)to * 3;
@@ -152,13 +153,15 @@ int resize_as_pil(uint8_t *out, int to, const pixels *in, samite_error *err)
     filter_free(&across);
     filter_free(&down);
     free(middle);
-    return ok ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to resize a picture of %d x %d", in->width, in->height);
+    return ok ? 0
+              : fail(err, SAMITE_RESOURCE, "not enough memory to resize a picture of %d x %d", in->width, in->height);
 }
 
 int place_picture(float *out, int side, const pixels *in, placement at, samite_error *err)
 {
     uint8_t *small = malloc((size_t)at.size * (size_t)at.size * 3);
-    int code = small ? resize_as_pil(small, at.size, in, err) : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
+    int code =
+        small ? resize_as_pil(small, at.size, in, err) : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
     float table[256];
     for (int v = 0; v < 256; v++)
         table[v] = ((float)v / 255.0f - 0.5f) / 0.5f;
@@ -183,7 +186,8 @@ int place_picture(float *out, int side, const pixels *in, placement at, samite_e
 
 static float *float_weights(const filter *f, int in, int out)
 {
-    float *w = calloc((size_t)out * (size_t)f->taps + 1, sizeof *w), step = (float)in / (float)out, wide = step > 1 ? step : 1;
+    float *w = calloc((size_t)out * (size_t)f->taps + 1, sizeof *w), step = (float)in / (float)out,
+          wide = step > 1 ? step : 1;
     for (int i = 0; w && i < out; i++) {
         float center = step * ((float)i + 0.5f), sum = 0, *own = w + (size_t)i * (size_t)f->taps;
         for (int k = 0; k < f->count[i]; k++) {
@@ -198,8 +202,8 @@ static float *float_weights(const filter *f, int in, int out)
 }
 
 /* Columns first, into `middle` [height, to_width]; then rows. */
-static void mask_passes(uint8_t *out, int to_width, int to_height, const uint8_t *in, int width, int height, float *middle,
-                        const filter *across, const float *wide, const filter *down, const float *tall)
+static void mask_passes(uint8_t *out, int to_width, int to_height, const uint8_t *in, int width, int height,
+                        float *middle, const filter *across, const float *wide, const filter *down, const float *tall)
 {
 #pragma omp parallel for schedule(static)
     for (int y = 0; y < height; y++) {
@@ -263,7 +267,8 @@ static int shape_runs(rle *out, const segment *s, int width, int height, samite_
 }
 
 /* x0 y0 x1 y1 in pixels of the decoded picture. */
-static void absolute_box(float *out, float *fraction, const train_object *x, const train_image *record, int width, int height)
+static void absolute_box(float *out, float *fraction, const train_object *x, const train_image *record, int width,
+                         int height)
 {
     float size[2] = {(float)(record->width ? record->width : width), (float)(record->height ? record->height : height)};
     float full[2] = {(float)width, (float)height};
@@ -287,10 +292,12 @@ static void fill_box(uint8_t *mask, int width, int height, const float *box)
 }
 
 /* The mask at the size of the decoded picture. */
-static int full_mask(uint8_t *out, const train_object *x, const train_image *record, int width, int height, samite_error *err)
+static int full_mask(uint8_t *out, const train_object *x, const train_image *record, int width, int height,
+                     samite_error *err)
 {
     rle r;
-    int code = shape_runs(&r, x->shape, record->width ? record->width : width, record->height ? record->height : height, err);
+    int code =
+        shape_runs(&r, x->shape, record->width ? record->width : width, record->height ? record->height : height, err);
     if (code)
         return code;
     if (rle_area(&r) == 0) {
@@ -310,8 +317,8 @@ static int full_mask(uint8_t *out, const train_object *x, const train_image *rec
     return code;
 }
 
-int place_mask(uint8_t *out, bool *valid, int side, const train_object *x, const train_image *record, int width, int height,
-               placement at, samite_error *err)
+int place_mask(uint8_t *out, bool *valid, int side, const train_object *x, const train_image *record, int width,
+               int height, placement at, samite_error *err)
 {
     memset(out, 0, (size_t)side * (size_t)side);
     *valid = x->shape != NULL;
@@ -332,7 +339,8 @@ int place_mask(uint8_t *out, bool *valid, int side, const train_object *x, const
 
 /* ---- boxes ---- */
 
-double place_box(float *out, int side, const train_object *x, const train_image *record, int width, int height, placement at)
+double place_box(float *out, int side, const train_object *x, const train_image *record, int width, int height,
+                 placement at)
 {
     float box[4], fraction[4], ratio[2];
     double wide = (double)at.size / width, tall = (double)at.size / height;

@@ -56,8 +56,10 @@ int checkpoint_space(const checkpoint_files *f, samite_error *err)
     uint64_t there = (uint64_t)s.f_bavail * s.f_frsize;
     if (there >= needed)
         return 0;
-    return fail(err, SAMITE_RESOURCE, "%s: a checkpoint takes %.2f GB, the disk has %.2f GB left; free some, choose another "
-                "paths.output, or set checkpoint.skip_saving_ckpts", f->folder, (double)needed / 1e9, (double)there / 1e9);
+    return fail(err, SAMITE_RESOURCE,
+                "%s: a checkpoint takes %.2f GB, the disk has %.2f GB left; free some, choose another "
+                "paths.output, or set checkpoint.skip_saving_ckpts",
+                f->folder, (double)needed / 1e9, (double)there / 1e9);
 }
 
 /* ---- optimizer ---- */
@@ -88,7 +90,8 @@ static int write_moments(const optimizer *o, const char *path, samite_error *err
     text names = {0};
     safetensors_writer w;
     weight *plan = plan_moments(o, &names);
-    int code = plan && !names.failed ? safetensors_create(&w, path, plan, (size_t)o->count * 2 + 1, NULL, 0, err) : no_memory(err);
+    int code = plan && !names.failed ? safetensors_create(&w, path, plan, (size_t)o->count * 2 + 1, NULL, 0, err)
+                                     : no_memory(err);
     for (int i = 0; i < o->count && !code; i++)
         safetensors_put(&w, &o->item[i].steps, sizeof(int64_t));
     for (int i = 0; i < o->count && !code; i++) {
@@ -131,15 +134,18 @@ static int opened_open(opened *x, const char *path, samite_error *err)
     return code;
 }
 
-static int take(const opened *x, float *out, const tensor *t, const char *path, const char *format, const char *name, samite_error *err)
+static int take(const opened *x, float *out, const tensor *t, const char *path, const char *format, const char *name,
+                samite_error *err)
 {
     char full[320];
     snprintf(full, sizeof full, format, name);
     int64_t at = name_map_get(x->names, full);
     const weight *w = at < 0 ? NULL : &x->list.items[at];
     if (!w || weight_count(w) != tensor_count(t))
-        return fail(err, SAMITE_INPUT, "%s %s %s; it belongs to a training with other parts. Go on with the settings of that one, "
-                    "or start anew in another folder", path, w ? "has another size of" : "lacks", full);
+        return fail(err, SAMITE_INPUT,
+                    "%s %s %s; it belongs to a training with other parts. Go on with the settings of that one, "
+                    "or start anew in another folder",
+                    path, w ? "has another size of" : "lacks", full);
     weight_to_f32(out, w);
     return 0;
 }
@@ -216,8 +222,9 @@ static json_t *read_latest(const checkpoint_files *f, bool *there)
 static int write_latest(const checkpoint_files *f, const train_state *s, json_t *kept, samite_error *err)
 {
     char *path = file_of(f, LATEST, "");
-    json_t *o = json_pack("{s:i, s:i, s:I, s:f, s:f, s:f, s:O, s:O, s:O}", "epoch", s->epoch, "iter", s->iter, "step", (json_int_t)s->step,
-                          "elapsed", s->elapsed, "best", s->best, "weight", s->weight, "sums", s->sums, "shape", s->shape, "kept", kept);
+    json_t *o = json_pack("{s:i, s:i, s:I, s:f, s:f, s:f, s:O, s:O, s:O}", "epoch", s->epoch, "iter", s->iter, "step",
+                          (json_int_t)s->step, "elapsed", s->elapsed, "best", s->best, "weight", s->weight, "sums",
+                          s->sums, "shape", s->shape, "kept", kept);
     char *line = o ? json_dumps(o, JSON_REAL_PRECISION(17) | JSON_INDENT(1)) : NULL;
     file_writer w;
     int code = path && line ? file_writer_open(&w, path, err) : no_memory(err);
@@ -295,8 +302,10 @@ static int read_state(train_state *s, const json_t *o, const char *folder, samit
     if (!json_is_object(sums) || !json_is_object(shape) || !json_is_integer(json_object_get(o, "epoch")))
         return fail(err, SAMITE_INPUT, "%s/" LATEST " is damaged; remove it to start anew", folder);
     if (!json_equal(s->shape, shape)) {
-        char *then = json_dumps(shape, JSON_COMPACT | JSON_SORT_KEYS), *now = json_dumps(s->shape, JSON_COMPACT | JSON_SORT_KEYS);
-        int code = fail(err, SAMITE_INPUT, "%s was begun with %s, now it is %s; go on with the same, or choose another paths.output",
+        char *then = json_dumps(shape, JSON_COMPACT | JSON_SORT_KEYS),
+             *now = json_dumps(s->shape, JSON_COMPACT | JSON_SORT_KEYS);
+        int code = fail(err, SAMITE_INPUT,
+                        "%s was begun with %s, now it is %s; go on with the same, or choose another paths.output",
                         folder, then ? then : "?", now ? now : "?");
         free(then);
         free(now);
@@ -320,7 +329,8 @@ int checkpoint_load(const checkpoint_files *f, train_state *s, bool *found, sami
     const char *name = json_string_value(json_array_get(json_object_get(o, "kept"), 0));
     int code = name ? read_state(s, o, f->folder, err)
                     : fail(err, SAMITE_INPUT, "%s/" LATEST " is damaged; remove it to start anew", f->folder);
-    char *model = name ? file_of(f, name, weights_ending(f)) : NULL, *moments = name ? file_of(f, name, OPTIMIZER) : NULL;
+    char *model = name ? file_of(f, name, weights_ending(f)) : NULL,
+         *moments = name ? file_of(f, name, OPTIMIZER) : NULL;
     if (!code && (!model || !moments))
         code = no_memory(err);
     optimizer *into = (optimizer *)(uintptr_t)f->o;

@@ -1,7 +1,7 @@
 /* checkpoint.h - what a stopped training goes on from: weights, the optimizer's state, and how far it got.
  *
- * In the folder: NAME.pt (the whole model, official layout) or NAME.adapter.safetensors, NAME.optimizer.safetensors, and
- * latest.json, which names the files that belong together. It is written last and whole, and files that it does not
+ * In the folder: NAME.pt (the whole model, official layout) or NAME.adapter.safetensors, NAME.optimizer.safetensors,
+ * and latest.json, which names the files that belong together. It is written last and whole, and files that it does not
  * name any more go only after that: whenever the process dies, latest.json names a complete state.
  */
 #ifndef TRAIN_CHECKPOINT_H

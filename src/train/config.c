@@ -24,47 +24,72 @@ typedef struct setting {
 
 #define AT(member) offsetof(train_config, member)
 static const setting settings[] = {
-    {"paths.data", "roboflow_vl_100_root", TEXT, AT(data), NULL, 0, 0, NULL, "folder in Roboflow layout (train/, valid/ or test/) or a COCO folder"},
-    {"paths.train_annotations", "ann_file", TEXT, AT(train_annotations), NULL, 0, 0, NULL, "COCO instances JSON to learn from"},
+    {"paths.data", "roboflow_vl_100_root", TEXT, AT(data), NULL, 0, 0, NULL,
+     "folder in Roboflow layout (train/, valid/ or test/) or a COCO folder"},
+    {"paths.train_annotations", "ann_file", TEXT, AT(train_annotations), NULL, 0, 0, NULL,
+     "COCO instances JSON to learn from"},
     {"paths.train_images", "img_folder", TEXT, AT(train_images), NULL, 0, 0, NULL, "folder of its pictures"},
-    {"paths.val_annotations", NULL, TEXT, AT(val_annotations), NULL, 0, 0, NULL, "COCO instances JSON to validate with"},
+    {"paths.val_annotations", NULL, TEXT, AT(val_annotations), NULL, 0, 0, NULL,
+     "COCO instances JSON to validate with"},
     {"paths.val_images", NULL, TEXT, AT(val_images), NULL, 0, 0, NULL, "folder of its pictures"},
-    {"paths.output", "experiment_log_dir", TEXT, AT(output), "run", 0, 0, NULL, "folder for checkpoints, logs and the report"},
-    {"model.checkpoint_path", NULL, TEXT, AT(checkpoint), NULL, 0, 0, NULL, "weights to start from: sam3.pt, .safetensors, a folder, formula:tiny"},
-    {"model.resolution", NULL, INT, AT(resolution), "0", 0, 65536, NULL, "side of the square input in pixels; 0 = the model's own"},
+    {"paths.output", "experiment_log_dir", TEXT, AT(output), "run", 0, 0, NULL,
+     "folder for checkpoints, logs and the report"},
+    {"model.checkpoint_path", NULL, TEXT, AT(checkpoint), NULL, 0, 0, NULL,
+     "weights to start from: sam3.pt, .safetensors, a folder, formula:tiny"},
+    {"model.resolution", NULL, INT, AT(resolution), "0", 0, 65536, NULL,
+     "side of the square input in pixels; 0 = the model's own"},
     {"model.enable_segmentation", NULL, FLAG, AT(masks), "false", 0, 0, NULL, "learn masks too"},
-    {"model.precision", NULL, TEXT, AT(precision), "f32", 0, 0, "f32|bf16", "arithmetic of frozen parts; what learns is f32"},
-    {"data.limit_ids", "num_images", INT, AT(limit), "0", 0, 1e9, NULL, "learn from that many images, chosen as the official loader does; 0 = all"},
+    {"model.precision", NULL, TEXT, AT(precision), "f32", 0, 0, "f32|bf16",
+     "arithmetic of frozen parts; what learns is f32"},
+    {"data.limit_ids", "num_images", INT, AT(limit), "0", 0, 1e9, NULL,
+     "learn from that many images, chosen as the official loader does; 0 = all"},
     {"data.val_limit_ids", NULL, INT, AT(val_limit), "0", 0, 1e9, NULL, "validate with that many; 0 = all"},
-    {"data.strict", NULL, FLAG, AT(strict), "false", 0, 0, NULL, "refuse a data set in which any row is rejected or doubtful"},
-    {"data.skip_bad", NULL, FLAG, AT(skip_bad), "false", 0, 0, NULL, "take the next picture for one that cannot be read"},
-    {"data.keep_unused_category", NULL, FLAG, AT(keep_unused), "false", 0, 0, NULL, "ask for a first category that only names the group of others"},
-    {"data.random_placement", NULL, FLAG, AT(random_placement), "true", 0, 0, NULL, "random size and place of the picture on the input"},
+    {"data.strict", NULL, FLAG, AT(strict), "false", 0, 0, NULL,
+     "refuse a data set in which any row is rejected or doubtful"},
+    {"data.skip_bad", NULL, FLAG, AT(skip_bad), "false", 0, 0, NULL,
+     "take the next picture for one that cannot be read"},
+    {"data.keep_unused_category", NULL, FLAG, AT(keep_unused), "false", 0, 0, NULL,
+     "ask for a first category that only names the group of others"},
+    {"data.random_placement", NULL, FLAG, AT(random_placement), "true", 0, 0, NULL,
+     "random size and place of the picture on the input"},
     {"trainer.max_epochs", "epochs", INT, AT(epochs), "20", 1, 1e6, NULL, "times that every picture is seen"},
     {"trainer.train_batch_size", "batch_size", INT, AT(batch), "1", 1, 4096, NULL, "pictures per process and pass"},
-    {"trainer.gradient_accumulation_steps", NULL, INT, AT(accumulate), "1", 1, 4096, NULL, "passes per optimizer step; exact, as one large batch"},
-    {"trainer.prompts_per_pass", NULL, INT, AT(prompts_per_pass), "8", 0, 1e6, NULL, "prompts held in memory together; exact; 0 = all"},
-    {"trainer.activation_checkpointing", NULL, FLAG, AT(checkpointing), "true", 0, 0, NULL, "compute blocks twice instead of keeping them"},
-    {"trainer.cache_features", NULL, FLAG, AT(cache_features), "false", 0, 0, NULL, "frozen trunk: keep its maps on disk; pictures are then not placed at random"},
-    {"trainer.freeze", NULL, TEXT, AT(freeze), NULL, 0, 0, NULL, "parts that do not learn: trunk, neck, text, examples, fusion, decoder, masks; several with commas"},
-    {"trainer.val_epoch_freq", NULL, INT, AT(val_frequency), "10", 0, 1e6, NULL, "validate after every N epochs besides the last; 0 = only the last"},
-    {"trainer.skip_first_val", NULL, FLAG, AT(skip_first_val), "true", 0, 0, NULL, "no validation after the first epoch"},
+    {"trainer.gradient_accumulation_steps", NULL, INT, AT(accumulate), "1", 1, 4096, NULL,
+     "passes per optimizer step; exact, as one large batch"},
+    {"trainer.prompts_per_pass", NULL, INT, AT(prompts_per_pass), "8", 0, 1e6, NULL,
+     "prompts held in memory together; exact; 0 = all"},
+    {"trainer.activation_checkpointing", NULL, FLAG, AT(checkpointing), "true", 0, 0, NULL,
+     "compute blocks twice instead of keeping them"},
+    {"trainer.cache_features", NULL, FLAG, AT(cache_features), "false", 0, 0, NULL,
+     "frozen trunk: keep its maps on disk; pictures are then not placed at random"},
+    {"trainer.freeze", NULL, TEXT, AT(freeze), NULL, 0, 0, NULL,
+     "parts that do not learn: trunk, neck, text, examples, fusion, decoder, masks; several with commas"},
+    {"trainer.val_epoch_freq", NULL, INT, AT(val_frequency), "10", 0, 1e6, NULL,
+     "validate after every N epochs besides the last; 0 = only the last"},
+    {"trainer.skip_first_val", NULL, FLAG, AT(skip_first_val), "true", 0, 0, NULL,
+     "no validation after the first epoch"},
     {"trainer.val_base_model", NULL, FLAG, AT(val_base), "true", 0, 0, NULL, "score the model before training too"},
     {"trainer.seed_value", NULL, INT, AT(seed), "123", 0, 2e9, NULL, "seed of order and placement"},
-    {"trainer.on_nonfinite", NULL, TEXT, AT(on_nonfinite), "stop", 0, 0, "stop|skip", "a loss or gradient that is no number: stop, or leave the step out"},
+    {"trainer.on_nonfinite", NULL, TEXT, AT(on_nonfinite), "stop", 0, 0, "stop|skip",
+     "a loss or gradient that is no number: stop, or leave the step out"},
     {"trainer.accelerator", "device", TEXT, AT(accelerator), "cpu", 0, 0, "cpu", "what computes"},
     {"trainer.threads", "num_train_workers", INT, AT(threads), "0", 0, 4096, NULL, "threads; 0 = all physical cores"},
-    {"trainer.memory_limit", NULL, TEXT, AT(memory_limit), NULL, 0, 0, NULL, "most memory for activations, such as 20G"},
+    {"trainer.memory_limit", NULL, TEXT, AT(memory_limit), NULL, 0, 0, NULL,
+     "most memory for activations, such as 20G"},
     {"optim.lr_transformer", "lr", REAL, AT(lr), "8e-5", 0, 10, NULL, "base rate of all behind the encoders"},
     {"optim.lr_vision_backbone", NULL, REAL, AT(lr_vision), "2.5e-5", 0, 10, NULL, "of trunk and neck"},
     {"optim.lr_language_backbone", NULL, REAL, AT(lr_language), "5e-6", 0, 10, NULL, "of the text encoder"},
-    {"optim.lrd_vision_backbone", NULL, REAL, AT(layer_decay), "0.9", 0, 1, NULL, "factor per trunk block towards the input"},
-    {"optim.wd", "weight_decay", REAL, AT(weight_decay), "0.1", 0, 10, NULL, "weight decay, not of biases and LayerNorm"},
-    {"optim.schedule", "scheduler", TEXT, AT(schedule), "official", 0, 0, "official|fixed", "fixed: the first step counts and no step is counted twice"},
+    {"optim.lrd_vision_backbone", NULL, REAL, AT(layer_decay), "0.9", 0, 1, NULL,
+     "factor per trunk block towards the input"},
+    {"optim.wd", "weight_decay", REAL, AT(weight_decay), "0.1", 0, 10, NULL,
+     "weight decay, not of biases and LayerNorm"},
+    {"optim.schedule", "scheduler", TEXT, AT(schedule), "official", 0, 0, "official|fixed",
+     "fixed: the first step counts and no step is counted twice"},
     {"optim.scheduler_timescale", NULL, REAL, AT(timescale), "20", 1e-3, 1e9, NULL, "steps"},
     {"optim.scheduler_warmup", NULL, REAL, AT(warmup), "20", 0, 1e9, NULL, "steps"},
     {"optim.scheduler_cooldown", NULL, REAL, AT(cooldown), "20", 0, 1e9, NULL, "steps"},
-    {"optim.gradient_clip", "max_norm", REAL, AT(clip), "0.1", 0, 1e9, NULL, "largest norm of a gradient; 0 = no limit"},
+    {"optim.gradient_clip", "max_norm", REAL, AT(clip), "0.1", 0, 1e9, NULL,
+     "largest norm of a gradient; 0 = no limit"},
     {"loss.loss_bbox", NULL, REAL, AT(bbox), "5", 0, 1e6, NULL, "weight"},
     {"loss.loss_giou", NULL, REAL, AT(giou), "2", 0, 1e6, NULL, "weight"},
     {"loss.loss_ce", NULL, REAL, AT(ce), "20", 0, 1e6, NULL, "weight"},
@@ -75,13 +100,16 @@ static const setting settings[] = {
     {"loss.loss_semantic_dice", NULL, REAL, AT(semantic_dice), "30", 0, 1e6, NULL, "weight"},
     {"loss.pos_weight", NULL, REAL, AT(positive), "10", 0, 1e6, NULL, "weight of a matched query in loss_ce"},
     {"loss.o2m_weight", NULL, REAL, AT(one_to_many), "2", 0, 1e6, NULL, "weight of the one-to-many half"},
-    {"lora.rank", NULL, INT, AT(lora_rank), "0", 0, 4096, NULL, "learn adapters of that rank instead of the weights; 0 = no adapters"},
+    {"lora.rank", NULL, INT, AT(lora_rank), "0", 0, 4096, NULL,
+     "learn adapters of that rank instead of the weights; 0 = no adapters"},
     {"lora.alpha", NULL, REAL, AT(lora_alpha), "0", 0, 1e6, NULL, "adapters count alpha / rank; 0 = twice the rank"},
     {"distributed.backend", NULL, TEXT, AT(backend), "auto", 0, 0, "auto|mpi|none", "auto: MPI when started by mpirun"},
-    {"checkpoint.save_freq", NULL, INT, AT(save_frequency), "1", 1, 1e6, NULL, "a checkpoint after every N epochs, and at the end"},
+    {"checkpoint.save_freq", NULL, INT, AT(save_frequency), "1", 1, 1e6, NULL,
+     "a checkpoint after every N epochs, and at the end"},
     {"checkpoint.save_steps", NULL, INT, AT(save_steps), "0", 0, 1e9, NULL, "also after every N steps; 0 = no"},
     {"checkpoint.keep_last", NULL, INT, AT(keep_last), "1", 1, 1e6, NULL, "checkpoints that stay"},
-    {"checkpoint.keep_best", NULL, FLAG, AT(keep_best), "true", 0, 0, NULL, "best.pt is the one with the best validation AP"},
+    {"checkpoint.keep_best", NULL, FLAG, AT(keep_best), "true", 0, 0, NULL,
+     "best.pt is the one with the best validation AP"},
     {"checkpoint.skip_saving_ckpts", NULL, FLAG, AT(skip_saving), "false", 0, 0, NULL, "save nothing"},
     {"logging.log_freq", NULL, INT, AT(log_frequency), "10", 1, 1e9, NULL, "steps between lines of the log"},
     {"logging.overlays", NULL, INT, AT(overlays), "4", 0, 100, NULL, "validation pictures shown in the report"},
@@ -94,7 +122,8 @@ static const setting settings[] = {
 
 static int refuse(samite_error *err, const char *where, const char *key, const char *value, const char *wanted)
 {
-    return fail(err, SAMITE_USAGE, "%s%s%s is \"%s\"; expected %s", where ? where : "", where ? ": " : "", key, value, wanted);
+    return fail(err, SAMITE_USAGE, "%s%s%s is \"%s\"; expected %s", where ? where : "", where ? ": " : "", key, value,
+                wanted);
 }
 
 static bool is_choice(const char *choices, const char *value)
@@ -140,8 +169,10 @@ static int store(train_config *c, const setting *s, const char *value, const cha
         return 0;
     }
     double v = none ? strtod(s->usual, NULL) : strtod(value, &end);
-    if (!none && (end == value || *end || !isfinite(v) || v < s->least || v > s->most || (s->kind == INT && v != floor(v)))) {
-        snprintf(wanted, sizeof wanted, "%s from %g to %g", s->kind == INT ? "a whole number" : "a number", s->least, s->most);
+    if (!none &&
+        (end == value || *end || !isfinite(v) || v < s->least || v > s->most || (s->kind == INT && v != floor(v)))) {
+        snprintf(wanted, sizeof wanted, "%s from %g to %g", s->kind == INT ? "a whole number" : "a number", s->least,
+                 s->most);
         return refuse(err, where, s->key, value, wanted);
     }
     if (s->kind == INT)
@@ -192,8 +223,9 @@ int train_config_set(train_config *c, const char *key, const char *value, const 
     if (s)
         return store(c, s, value, where, err);
     const char *near = nearest(key);
-    return fail(err, SAMITE_USAGE, "%s%sthere is no setting \"%s\"%s%s%s; samite train --settings lists all", where ? where : "",
-                where ? ": " : "", key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return fail(err, SAMITE_USAGE, "%s%sthere is no setting \"%s\"%s%s%s; samite train --settings lists all",
+                where ? where : "", where ? ": " : "", key, near ? "; did you mean \"" : "", near ? near : "",
+                near ? "\"?" : "");
 }
 
 bool train_config_init(train_config *c)
@@ -263,7 +295,8 @@ void train_config_print(const train_config *c, text *out)
 void train_config_help(text *out)
 {
     for (size_t i = 0; i < COUNT; i++)
-        text_printf(out, "%-38s %-10s %s\n", settings[i].key, settings[i].usual ? settings[i].usual : "-", settings[i].help);
+        text_printf(out, "%-38s %-10s %s\n", settings[i].key, settings[i].usual ? settings[i].usual : "-",
+                    settings[i].help);
 }
 
 /* ---- what follows from what ---- */
@@ -301,8 +334,8 @@ static bool roboflow_set(const char *folder, const char *set, char **annotations
 static bool coco_set(const char *folder, const char *set, char **annotations, char **images)
 {
     char *file = NULL, *pictures = NULL;
-    if (asprintf(&file, "%s/annotations/instances_%s.json", folder, set) < 0 || asprintf(&pictures, "%s/%s", folder, set) < 0 ||
-        !exists(file)) {
+    if (asprintf(&file, "%s/annotations/instances_%s.json", folder, set) < 0 ||
+        asprintf(&pictures, "%s/%s", folder, set) < 0 || !exists(file)) {
         free(file);
         free(pictures);
         return false;
@@ -319,8 +352,8 @@ static int find_data(train_config *c, samite_error *err)
     if (!c->data)
         return 0;
     if (!exists(c->data))
-        return fail(err, SAMITE_INPUT, "%s: no such file or folder; paths.data is a COCO JSON file, a Roboflow or a COCO folder",
-                    c->data);
+        return fail(err, SAMITE_INPUT,
+                    "%s: no such file or folder; paths.data is a COCO JSON file, a Roboflow or a COCO folder", c->data);
     if (!is_folder(c->data)) {
         free(c->train_annotations);
         c->train_annotations = text_copy(c->data);
@@ -333,8 +366,10 @@ static int find_data(train_config *c, samite_error *err)
     } else if (coco_set(c->data, "train2017", ta, ti) || coco_set(c->data, "train2014", ta, ti)) {
         (void)(own || coco_set(c->data, "val2017", va, vi) || coco_set(c->data, "val2014", va, vi));
     } else if (!roboflow_set(c->data, "", ta, ti) && !c->train_annotations) {
-        return fail(err, SAMITE_INPUT, "%s: neither train/_annotations.coco.json (Roboflow) nor annotations/instances_train2017.json "
-                    "(COCO) is there; name the files with paths.train_annotations and paths.train_images", c->data);
+        return fail(err, SAMITE_INPUT,
+                    "%s: neither train/_annotations.coco.json (Roboflow) nor annotations/instances_train2017.json "
+                    "(COCO) is there; name the files with paths.train_annotations and paths.train_images",
+                    c->data);
     }
     return 0;
 }
@@ -347,7 +382,8 @@ int train_config_resolve(train_config *c, samite_error *err)
     if (!c->train_annotations)
         return fail(err, SAMITE_USAGE, "nothing to learn from: give paths.data or paths.train_annotations (--data)");
     if (!c->train_images)
-        return fail(err, SAMITE_USAGE, "%s: where are the pictures? give paths.train_images (--images)", c->train_annotations);
+        return fail(err, SAMITE_USAGE, "%s: where are the pictures? give paths.train_images (--images)",
+                    c->train_annotations);
     if (c->val_annotations && !c->val_images)
         return fail(err, SAMITE_USAGE, "%s: where are the pictures? give paths.val_images", c->val_annotations);
     if (!c->checkpoint)

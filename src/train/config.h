@@ -1,4 +1,5 @@
-/* config.h - everything about a training run, by name: YAML files, single settings, and the file that is kept with the run. */
+/* config.h - everything about a training run, by name: YAML files, single settings, and the file that is kept with the
+ * run. */
 #ifndef TRAIN_CONFIG_H
 #define TRAIN_CONFIG_H
 
@@ -46,7 +47,8 @@ typedef struct train_config {
 bool train_config_init(train_config *c);
 void train_config_free(train_config *c);
 /* `key` is "trainer.max_epochs", or its last word where that is enough. An unknown key or a value that does not fit is
- * SAMITE_USAGE; the line names the nearest key, or what would fit. `where` is put in front ("a.yaml, line 3"; may be NULL). */
+ * SAMITE_USAGE; the line names the nearest key, or what would fit. `where` is put in front ("a.yaml, line 3"; may be
+ * NULL). */
 int  train_config_set(train_config *c, const char *key, const char *value, const char *where, samite_error *err);
 /* Reads a YAML file on top of what is there. */
 int  train_config_read(train_config *c, const char *path, samite_error *err);

@@ -27,7 +27,8 @@ static const char *id_text(train_set *s, const id_value *id)
     return pool_string(&s->memory, text, strlen(text));
 }
 
-bool train_set_row(train_set *s, bool rejected, const id_value *image, const id_value *annotation, const char *format, ...)
+bool train_set_row(train_set *s, bool rejected, const id_value *image, const id_value *annotation, const char *format,
+                   ...)
 {
     char why[256];
     *(rejected ? &s->rejected : &s->noted) += 1;
@@ -53,7 +54,8 @@ static bool names_a_group(const train_set *s, int32_t category)
         if (s->objects[i].category == category)
             return false;
     for (size_t i = 0; i < s->category_ids.count; i++)
-        if ((int32_t)i != category && s->groups[i] && s->names[category] && strcmp(s->groups[i], s->names[category]) == 0)
+        if ((int32_t)i != category && s->groups[i] && s->names[category] &&
+            strcmp(s->groups[i], s->names[category]) == 0)
             return true;
     return false;
 }
@@ -83,8 +85,10 @@ static int make_prompts(train_set *s, bool keep_unused, samite_error *err)
         if (!s->names[c])
             continue;
         if (i == 0 && !keep_unused && names_a_group(s, c)) {
-            fine &= train_set_row(s, false, NULL, NULL, "category \"%s\" has no objects and only names the group of others; it "
-                                  "is not asked for", s->names[c]);
+            fine &= train_set_row(s, false, NULL, NULL,
+                                  "category \"%s\" has no objects and only names the group of others; it "
+                                  "is not asked for",
+                                  s->names[c]);
             continue;
         }
         int32_t same = prompt_named(s, s->names[c]);
@@ -141,16 +145,18 @@ static bool place_object(train_set *s, train_object *x, bool *fine)
     else if (x->prompt < 0)
         *fine &= train_set_row(s, true, image, own, "category %s %s", category,
                                s->names[x->category] ? "is not asked for" : "is not among the categories");
-    else if (im->width && im->height && (x->box[0] >= im->width || x->box[1] >= im->height || x->box[0] + x->box[2] <= 0 ||
-                                         x->box[1] + x->box[3] <= 0))
-        *fine &= train_set_row(s, true, image, own, "the box %g %g %g %g lies outside the picture of %d x %d", x->box[0],
-                               x->box[1], x->box[2], x->box[3], im->width, im->height);
+    else if (im->width && im->height &&
+             (x->box[0] >= im->width || x->box[1] >= im->height || x->box[0] + x->box[2] <= 0 ||
+              x->box[1] + x->box[3] <= 0))
+        *fine &= train_set_row(s, true, image, own, "the box %g %g %g %g lies outside the picture of %d x %d",
+                               x->box[0], x->box[1], x->box[2], x->box[3], im->width, im->height);
     else {
         if (im->width && im->height && (outside(x->box[0], x->box[2], im->width) > TOO_MUCH_OUTSIDE ||
                                         outside(x->box[1], x->box[3], im->height) > TOO_MUCH_OUTSIDE))
-            *fine &= train_set_row(s, false, image, own, "the box %g %g %g %g sticks out of the picture of %d x %d; learnt as "
-                                   "the official loader cuts it", x->box[0], x->box[1], x->box[2], x->box[3], im->width,
-                                   im->height);
+            *fine &= train_set_row(s, false, image, own,
+                                   "the box %g %g %g %g sticks out of the picture of %d x %d; learnt as "
+                                   "the official loader cuts it",
+                                   x->box[0], x->box[1], x->box[2], x->box[3], im->width, im->height);
         return true;
     }
     return false;
@@ -200,11 +206,14 @@ static int check_lists(const set_reader *r, samite_error *err)
 {
     const train_set *s = r->s;
     if (!r->lists[0])
-        return fail(err, SAMITE_INPUT, "%s has nothing in \"images\"; expected a COCO file with images, annotations and categories",
+        return fail(err, SAMITE_INPUT,
+                    "%s has nothing in \"images\"; expected a COCO file with images, annotations and categories",
                     s->path);
     if (!r->lists[2])
-        return fail(err, SAMITE_INPUT, "%s has nothing in \"categories\", so there are no words to ask for; add {\"id\": 1, \"name\": "
-                    "...} for every category_id", s->path);
+        return fail(err, SAMITE_INPUT,
+                    "%s has nothing in \"categories\", so there are no words to ask for; add {\"id\": 1, \"name\": "
+                    "...} for every category_id",
+                    s->path);
     return SAMITE_OK;
 }
 

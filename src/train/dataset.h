@@ -73,8 +73,8 @@ int  train_set_read(train_set *out, const train_options *o, samite_error *err);
 void train_set_free(train_set *s);
 
 /* Adds a row. false: out of memory. annotation may be NULL. */
-bool train_set_row(train_set *s, bool rejected, const id_value *image, const id_value *annotation, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+bool train_set_row(train_set *s, bool rejected, const id_value *image, const id_value *annotation, const char *format,
+                   ...) __attribute__((format(printf, 5, 6)));
 
 /* Path of the picture, yours to free. */
 char *train_set_picture(const train_set *s, int32_t image);

@@ -194,8 +194,9 @@ static const char *read_shape(train_set *s, const segment **out, const json_t *v
     if (!own)
         return "out of memory";
     *own = (segment){0};
-    const char *why = json_is_array(v) ? read_polygons(s, own, v) : json_is_object(v) ? read_runs(s, own, v)
-                                                                  : "the segmentation is neither polygons nor run lengths";
+    const char *why = json_is_array(v)    ? read_polygons(s, own, v)
+                      : json_is_object(v) ? read_runs(s, own, v)
+                                          : "the segmentation is neither polygons nor run lengths";
     *out = why ? NULL : own;
     return why;
 }

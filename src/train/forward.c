@@ -1,4 +1,5 @@
-/* forward.c - a batch, one picture at a time: encode it and its prompts, match, seed the losses' gradients, walk back. */
+/* forward.c - a batch, one picture at a time: encode it and its prompts, match, seed the losses' gradients, walk back.
+ */
 #include "train/forward.h"
 
 #include <math.h>
@@ -77,7 +78,8 @@ static void encode(run *r, const picture *p, encoded_image *out)
         o->keep(o->user, p->image, out->trunk->data, count);
 }
 
-/* The picture's features as inputs of the prompts' tape; gradients are asked for where the picture's tape wants them. */
+/* The picture's features as inputs of the prompts' tape; gradients are asked for where the picture's tape wants them.
+ */
 static void show_features(picture *p, run *from, const encoded_image *e)
 {
     tensor *const in[] = {e->level[0], e->level[1], e->level[2], e->begun, e->codes};
@@ -179,7 +181,8 @@ static bool finite_answers(picture *p, const decoder_layer_output *y)
     for (int b = 0; b < p->prompts; b++) {
         float sum = y->presence->data[b] * 0;
         for (int64_t i = (int64_t)b * p->queries; i < (int64_t)(b + 1) * p->queries; i++)
-            sum += p->logits[i] * 0 + (p->boxes[4 * i] + p->boxes[4 * i + 1] + p->boxes[4 * i + 2] + p->boxes[4 * i + 3]) * 0;
+            sum += p->logits[i] * 0 +
+                   (p->boxes[4 * i] + p->boxes[4 * i + 1] + p->boxes[4 * i + 2] + p->boxes[4 * i + 3]) * 0;
         if (sum == 0)
             continue;
         p->losses->bad_image = p->image;
@@ -202,7 +205,8 @@ static int layer_half(picture *p, int half, int layer, samite_error *err)
     take_half(p->boxes, y->boxes, half, p->prompts, p->queries, 4);
     answers a = {p->queries, p->logits, p->boxes};
     if (!finite_answers(p, y))
-        return fail(err, SAMITE_FAILED, "an answer of layer %d to prompt %d is no finite number", layer, p->losses->bad_prompt);
+        return fail(err, SAMITE_FAILED, "an answer of layer %d to prompt %d is no finite number", layer,
+                    p->losses->bad_prompt);
     int code = match_half(p, half, layer, &a, err);
     if (code)
         return code;
@@ -421,8 +425,8 @@ double core_loss(const step_losses *l, const loss_weights *w, double scale)
     for (int i = 0; i < l->layers; i++) {
         const loss_terms *half[2] = {&l->one[i], &l->many[i]};
         for (int k = 0; k < 2; k++)
-            sum += w->bbox * half[k]->bbox + w->giou * half[k]->giou + w->ce * half[k]->ce + w->presence * half[k]->presence +
-                   w->mask * half[k]->mask + w->dice * half[k]->dice;
+            sum += w->bbox * half[k]->bbox + w->giou * half[k]->giou + w->ce * half[k]->ce +
+                   w->presence * half[k]->presence + w->mask * half[k]->mask + w->dice * half[k]->dice;
     }
     return scale * sum;
 }

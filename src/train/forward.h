@@ -28,7 +28,7 @@ typedef struct step_losses {
     loss_terms one[DECODER_MAX_LAYERS], many[DECODER_MAX_LAYERS];   /* many is already multiplied by its weight */
     double     semantic, semantic_dice;
     double     core;           /* what is minimised */
-    int        bad_image, bad_prompt;   /* of the batch, where an answer was not finite (batch_gradients: SAMITE_FAILED); -1 */
+    int bad_image, bad_prompt; /* of the batch, where an answer was not finite (batch_gradients: SAMITE_FAILED); -1 */
 } step_losses;
 
 /* The losses by their official names, in the official order; at most LOSS_NAMES of them. Returns how many. */
@@ -36,7 +36,8 @@ typedef struct named_loss { char name[40]; double value; } named_loss;
 enum { LOSS_NAMES = 8 * 2 * DECODER_MAX_LAYERS + 8 };
 int losses_by_name(named_loss *out, const step_losses *l, const loss_weights *w, bool masks);
 
-/* For those who look: called once per picture and chunk of prompts after its backward pass, before the tape is forgotten. */
+/* For those who look: called once per picture and chunk of prompts after its backward pass, before the tape is
+ * forgotten. */
 typedef struct picture_answers {
     int image, first_prompt, prompts, queries;      /* queries of one half */
     const decoder_output *found;
@@ -50,13 +51,14 @@ typedef void (*picture_fn)(void *user, run *r, const picture_answers *a);
 typedef struct forward_options {
     const loss_weights *weights;
     bool       masks;
-    int        chunk;          /* prompts that are on the tape together; 0 = all of a picture. Results do not depend on it */
+    int chunk; /* prompts that are on the tape together; 0 = all of a picture. Results do not depend on it */
     const batch_counts *counts;/* of the whole batch, of which this is a part; NULL = this is all of it */
-    /* Called with a picture's trunk map [1, t, t, D] asked for: true = it was filled in. NULL, or false: it is computed and
-     * then handed to `keep`. Only with a frozen trunk. */
+    /* Called with a picture's trunk map [1, t, t, D] asked for: true = it was filled in. NULL, or false: it is computed
+     * and then handed to `keep`. Only with a frozen trunk. */
     bool     (*recall)(void *user, int image, float *map, int64_t count);
     void     (*keep)(void *user, int image, const float *map, int64_t count);
-    void     (*heads_done)(void *user);    /* the gradients of text encoder, example encoder, decoder, mask head are complete */
+    void (*heads_done)(
+        void *user); /* the gradients of text encoder, example encoder, decoder, mask head are complete */
     picture_fn look;
     void      *user;
 } forward_options;

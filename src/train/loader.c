@@ -53,7 +53,8 @@ static int replace_bad(loader *l)
             if (code != SAMITE_INPUT || tries == MOST_TRIES)
                 return fail(&l->err, code, "%s", why.text);
             size_t n = strlen(l->note);
-            snprintf(l->note + n, sizeof l->note - n, "%s%.400s; the next picture takes its place", n ? "; " : "", why.text);
+            snprintf(l->note + n, sizeof l->note - n, "%s%.400s; the next picture takes its place", n ? "; " : "",
+                     why.text);
             l->image[i] = next_image(l->s->set, l->image[i]);
         }
     }

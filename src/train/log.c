@@ -45,7 +45,8 @@ static void append(train_log *l, const char *path, const char *data, size_t size
 
 static void append_line(train_log *l, const char *name, const json_t *o)
 {
-    char *path = path_join(l->folder, name), *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)), *whole = NULL;
+    char *path = path_join(l->folder, name), *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)),
+         *whole = NULL;
     if (path && line && asprintf(&whole, "%s\n", line) >= 0)
         append(l, path, whole, strlen(whole));
     else
@@ -155,7 +156,8 @@ static int open_events(train_log *l, samite_error *err)
     return train_log_status(l, err);
 }
 
-int train_log_open(train_log **out, const char *folder, const char *title, int64_t step, bool tensorboard, samite_error *err)
+int train_log_open(train_log **out, const char *folder, const char *title, int64_t step, bool tensorboard,
+                   samite_error *err)
 {
     train_log *l = calloc(1, sizeof *l);
     *out = NULL;
@@ -236,7 +238,8 @@ int train_log_page(train_log *l, json_t *facts, samite_error *err)
     char *path = path_join(l->folder, "report.html");
     log_page(&page, l->title, facts, l->list, l->count, l->folder);
     json_decref(facts);
-    int code = path && !page.failed ? file_writer_open(&w, path, err) : fail(err, SAMITE_RESOURCE, "not enough memory for the report");
+    int code = path && !page.failed ? file_writer_open(&w, path, err)
+                                    : fail(err, SAMITE_RESOURCE, "not enough memory for the report");
     if (!code) {
         file_write(&w, page.data, page.size);
         code = file_writer_commit(&w, err);

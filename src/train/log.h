@@ -11,12 +11,14 @@
 
 typedef struct train_log train_log;
 
-/* Folders logs/ and tensorboard/ in `folder`. Lines of steps after `step` (a run that was killed wrote them) are dropped
- * from logs/steps.jsonl, the others read back for the page. `title` is borrowed. */
-int  train_log_open(train_log **out, const char *folder, const char *title, int64_t step, bool tensorboard, samite_error *err);
+/* Folders logs/ and tensorboard/ in `folder`. Lines of steps after `step` (a run that was killed wrote them) are
+ * dropped from logs/steps.jsonl, the others read back for the page. `title` is borrowed. */
+int train_log_open(train_log **out, const char *folder, const char *title, int64_t step, bool tensorboard,
+                   samite_error *err);
 void train_log_close(train_log *l);
 
-/* One step's numbers, {"step": .., name: number, ..}: to steps.jsonl, TensorBoard and the curves. Takes `numbers` over. */
+/* One step's numbers, {"step": .., name: number, ..}: to steps.jsonl, TensorBoard and the curves. Takes `numbers` over.
+ */
 void train_log_step(train_log *l, int64_t step, json_t *numbers);
 /* One object to logs/NAME, and its numbers to TensorBoard and, below "val", to the curves. Takes it over. */
 void train_log_object(train_log *l, const char *name, int64_t step, json_t *object);

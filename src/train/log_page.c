@@ -1,4 +1,5 @@
-/* log_page.c - SVG curves without a script, so that the page opens anywhere; it loads itself anew while training runs. */
+/* log_page.c - SVG curves without a script, so that the page opens anywhere; it loads itself anew while training runs.
+ */
 #define _GNU_SOURCE
 #include "train/log_page.h"
 
@@ -67,11 +68,12 @@ static void chart(text *t, const char *title, const series *const *list, int n)
     text_printf(t, "<figure><figcaption>%s</figcaption><svg viewBox=\"0 0 %d %d\">", title, WIDE, TALL);
     for (int i = 0; i <= 4; i++) {
         double y = TALL - 24 - i * (TALL - 40) / 4.0;
-        text_printf(t, "<line class=\"g\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"2\" y=\"%.1f\">%.3g</text>", EDGE,
-                    WIDE - 8, y, y, y + 3, r.y0 + i * (r.y1 - r.y0) / 4);
+        text_printf(
+            t, "<line class=\"g\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"2\" y=\"%.1f\">%.3g</text>",
+            EDGE, WIDE - 8, y, y, y + 3, r.y0 + i * (r.y1 - r.y0) / 4);
     }
-    text_printf(t, "<text x=\"%d\" y=\"%d\">%.0f</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">step %.0f</text>", EDGE,
-                TALL - 6, r.x0, WIDE - 8, TALL - 6, r.x1);
+    text_printf(t, "<text x=\"%d\" y=\"%d\">%.0f</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">step %.0f</text>",
+                EDGE, TALL - 6, r.x0, WIDE - 8, TALL - 6, r.x1);
     for (int i = 0; i < n; i++)
         curve(t, list[i], r, i % 8);
     text_printf(t, "</svg><p>");
@@ -95,7 +97,10 @@ static int pick(const series **out, const series *list, int count, int (*wanted)
 static int is_core(const char *s) { return strcmp(s, "core_loss") == 0; }
 static int is_norm(const char *s) { return strcmp(s, "grad_norm") == 0; }
 static int is_rate(const char *s) { return starts_with(s, "lr_"); }
-static int is_ap(const char *s) { return starts_with(s, "Meters_train/") && (ends_with(s, "_AP") || ends_with(s, "_AP_50") || ends_with(s, "_AP_75")); }
+static int is_ap(const char *s)
+{
+    return starts_with(s, "Meters_train/") && (ends_with(s, "_AP") || ends_with(s, "_AP_50") || ends_with(s, "_AP_75"));
+}
 static int is_f1(const char *s) { return strcmp(s, "ce_f1") == 0 || strcmp(s, "presence_dec_acc") == 0; }
 static int is_speed(const char *s) { return strcmp(s, "images_per_s") == 0; }
 static int is_loss(const char *s)
@@ -145,12 +150,19 @@ void log_page(text *out, const char *title, const json_t *facts, const series *l
 {
     const char *name;
     json_t *v;
-    text_printf(out, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"60\"><title>");
+    text_printf(
+        out,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"60\"><title>");
     escape(out, title);
-    text_printf(out, "</title><style>body{font:14px system-ui,sans-serif;margin:24px;max-width:1200px}figure{display:inline-block;"
-                "width:%dpx;margin:8px}figcaption{font-weight:600}svg{width:100%%}svg text{font-size:10px;fill:#666}polyline{fill:none;"
-                "stroke-width:1.5}.g{stroke:#ddd}img{max-width:560px;margin:8px}td{padding:2px 16px 2px 0}", WIDE);
-    static const char *const colours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f"};
+    text_printf(
+        out,
+        "</title><style>body{font:14px system-ui,sans-serif;margin:24px;max-width:1200px}figure{display:inline-block;"
+        "width:%dpx;margin:8px}figcaption{font-weight:600}svg{width:100%%}svg "
+        "text{font-size:10px;fill:#666}polyline{fill:none;"
+        "stroke-width:1.5}.g{stroke:#ddd}img{max-width:560px;margin:8px}td{padding:2px 16px 2px 0}",
+        WIDE);
+    static const char *const colours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
+                                          "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f"};
     for (int i = 0; i < 8; i++)
         text_printf(out, "polyline.c%d{stroke:%s}span.c%d{color:%s}", i, colours[i], i, colours[i]);
     text_printf(out, "</style><h1>");

@@ -34,7 +34,8 @@ static char *layer_name(const linear_w *l)
 /* Attention and perceptron layers; small heads (boxes, presence, scores) are left alone. */
 static bool adaptable(const layer *l, unsigned parts)
 {
-    static const char *const inside[] = {"attn.", "ca_text.", ".mlp.", ".linear1.", ".linear2.", "_attn_image.", "cross_attn"};
+    static const char *const inside[] = {"attn.",     "ca_text.",     ".mlp.",     ".linear1.",
+                                         ".linear2.", "_attn_image.", "cross_attn"};
     if (l->kind != LAYER_LINEAR || !(parts >> l->part & 1))
         return false;
     for (size_t i = 0; i < sizeof inside / sizeof *inside; i++)
@@ -81,7 +82,9 @@ static void fill(entry *e, uint64_t seed, uint64_t number)
     int64_t n = tensor_count(&e->p.t);
     double bound = 1 / sqrt((double)e->p.t.dim[1]);
     for (int64_t i = 0; i < n; i++)
-        e->p.t.data[i] = (float)(bound * (2 * (double)(random_at(seed, RANDOM_ADAPTER, number, (uint64_t)i) >> 11) / 9007199254740992.0 - 1));
+        e->p.t.data[i] = (float)(bound * (2 * (double)(random_at(seed, RANDOM_ADAPTER, number, (uint64_t)i) >> 11) /
+                                              9007199254740992.0 -
+                                          1));
 }
 
 int adapters_open(adapters *a, native *n, unsigned parts, int rank, double alpha, uint64_t seed, samite_error *err)
@@ -205,7 +208,8 @@ static bool own_values(native *n, param *p)
     return true;
 }
 
-static int merge_layer(native *n, const layer *l, const tensor_list *list, float by, const char *path, int *count, samite_error *err)
+static int merge_layer(native *n, const layer *l, const tensor_list *list, float by, const char *path, int *count,
+                       samite_error *err)
 {
     const linear_w *b = l->linear;
     char *name = layer_name(b);
@@ -213,10 +217,13 @@ static int merge_layer(native *n, const layer *l, const tensor_list *list, float
     int code = name ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to merge %s", path);
     if (!code && down && up) {
         *count += 1;
-        if (down->axes != 2 || up->axes != 2 || down->dim[1] != b->in || up->dim[0] != b->out || up->dim[1] != down->dim[0])
-            code = fail(err, SAMITE_INPUT, "%s: the adapter of %s does not fit a layer of %lld to %lld; it belongs to another model",
-                        path, name, (long long)b->in, (long long)b->out);
-        else if (!own_values(n, b->w) || !add_product(b->w->t.data + b->first * b->in, down, up, by / (float)down->dim[0]))
+        if (down->axes != 2 || up->axes != 2 || down->dim[1] != b->in || up->dim[0] != b->out ||
+            up->dim[1] != down->dim[0])
+            code = fail(err, SAMITE_INPUT,
+                        "%s: the adapter of %s does not fit a layer of %lld to %lld; it belongs to another model", path,
+                        name, (long long)b->in, (long long)b->out);
+        else if (!own_values(n, b->w) ||
+                 !add_product(b->w->t.data + b->first * b->in, down, up, by / (float)down->dim[0]))
             code = fail(err, SAMITE_RESOURCE, "not enough memory to merge %s", path);
     }
     free(name);
@@ -239,8 +246,9 @@ int adapters_merge(native *n, const char *path, int *count, samite_error *err)
     const char *alpha = code ? NULL : noted(&list, KEY_ALPHA);
     double by = alpha ? strtod(alpha, NULL) : NAN;
     if (!code && !isfinite(by))
-        code = fail(err, SAMITE_INPUT, "%s does not say its alpha (metadata %s); is it an adapter that samite train wrote?", path,
-                    KEY_ALPHA);
+        code =
+            fail(err, SAMITE_INPUT,
+                 "%s does not say its alpha (metadata %s); is it an adapter that samite train wrote?", path, KEY_ALPHA);
     for (size_t i = 0; i < g->layer_count && !code; i++)
         if (g->layers[i].kind == LAYER_LINEAR)
             code = merge_layer(n, &g->layers[i], &list, (float)by, path, count, err);

@@ -16,8 +16,8 @@ typedef struct adapters {
     double   alpha;
 } adapters;
 
-/* An adapter for every linear layer of attention and perceptrons in `parts` (1 << PART_..). A starts at random by `seed`, B
- * at zero, so that nothing changes at first. Detach before the network goes. */
+/* An adapter for every linear layer of attention and perceptrons in `parts` (1 << PART_..). A starts at random by
+ * `seed`, B at zero, so that nothing changes at first. Detach before the network goes. */
 int  adapters_open(adapters *a, native *n, unsigned parts, int rank, double alpha, uint64_t seed, samite_error *err);
 void adapters_close(adapters *a);
 

@@ -37,7 +37,8 @@ int losses_by_name(named_loss *out, const step_losses *l, const loss_weights *w,
                 snprintf(suffix, sizeof suffix, "_aux_%d%s", i, half ? "_o2m" : "");
             else
                 snprintf(suffix, sizeof suffix, "%s", half ? "_o2m" : "");
-            add_layer(out, &n, half ? &l->many[i] : &l->one[i], half ? w->one_to_many : 1, suffix, masks && i + 1 == l->layers);
+            add_layer(out, &n, half ? &l->many[i] : &l->one[i], half ? w->one_to_many : 1, suffix,
+                      masks && i + 1 == l->layers);
         }
     }
     if (masks) {

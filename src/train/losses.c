@@ -66,7 +66,8 @@ static double giou_loss(float *d, corners a, corners b, float weight)
     float hull_by[4] = {a.x0 < b.x0 ? -hh : 0, a.y0 < b.y0 ? -hw : 0, a.x1 > b.x1 ? hh : 0, a.y1 > b.y1 ? hw : 0};
     for (int i = 0; i < 4; i++) {
         float all_by = area_by[i] - inter_by[i];
-        float by = (inter_by[i] * all - inter * all_by) / (all * all) + (all_by * hull - all * hull_by[i]) / (hull * hull);
+        float by =
+            (inter_by[i] * all - inter * all_by) / (all * all) + (all_by * hull - all * hull_by[i]) / (hull * hull);
         d[i] -= weight * by;
     }
     return 1 - ((double)inter / all - (double)(hull - all) / hull);
@@ -111,7 +112,8 @@ static void soft_targets(float *soft, const answers *a, const targets *t, const 
         soft[i] = -1;
     for (int i = 0; i < m->count; i++) {
         int64_t at = (int64_t)m->item[i].prompt * a->queries + m->item[i].query;
-        float iou = corners_iou(box_corners_of(a->boxes + 4 * at), box_corners_of(t->boxes + 4 * (int64_t)m->item[i].object));
+        float iou =
+            corners_iou(box_corners_of(a->boxes + 4 * at), box_corners_of(t->boxes + 4 * (int64_t)m->item[i].object));
         soft[at] = fmaxf(powf(sigmoid(a->logits[at]), SOFT_ALPHA) * powf(iou, 1 - SOFT_ALPHA), SOFT_LEAST);
     }
 }
@@ -148,8 +150,8 @@ static void class_terms(loss_terms *out, answer_grads *g, const answers *a, cons
 }
 
 /* 0.5 x cross-entropy of "is there anything of that kind", mean over prompts. */
-static void presence_terms(loss_terms *out, answer_grads *g, const float *presence, const targets *t, const loss_norms *n,
-                           const loss_weights *w)
+static void presence_terms(loss_terms *out, answer_grads *g, const float *presence, const targets *t,
+                           const loss_norms *n, const loss_weights *w)
 {
     for (int p = 0; p < t->prompts; p++) {
         float x = presence[p], there = has_visible(t, p);

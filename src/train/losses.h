@@ -38,8 +38,9 @@ void loss_answers(loss_terms *out, answer_grads *g, const answers *a, const floa
 /* Adds the gradient at corners to that at cx cy w h, n boxes. */
 void corners_to_boxes(float *dboxes, const float *dcorners, int64_t n);
 
-/* Mask of one match: logits [side, side] enlarged to the target's size, focal (alpha 0.25, gamma 2) and dice. dlogits is
- * added to. `room`: 2 * target_side^2 floats. Returns the terms already divided by N in *mask and *dice (added to). */
+/* Mask of one match: logits [side, side] enlarged to the target's size, focal (alpha 0.25, gamma 2) and dice. dlogits
+ * is added to. `room`: 2 * target_side^2 floats. Returns the terms already divided by N in *mask and *dice (added to).
+ */
 void loss_mask(double *mask, double *dice, float *dlogits, const float *logits, int side, const uint8_t *target,
                int target_side, const loss_norms *n, const loss_weights *w, float *room);
 

@@ -89,7 +89,8 @@ static float pair_cost(float logit_cost, const float *box, const float *object)
     float l1 = 0;
     for (int i = 0; i < 4; i++)
         l1 += fabsf(box[i] - object[i]);
-    return COST_L1 * l1 + COST_CLASS * logit_cost - COST_GIOU * corners_giou(box_corners_of(box), box_corners_of(object));
+    return COST_L1 * l1 + COST_CLASS * logit_cost -
+           COST_GIOU * corners_giou(box_corners_of(box), box_corners_of(object));
 }
 
 /* Costs of prompt p as [few, many], rows the smaller side. false: a cost is not finite. */
@@ -193,8 +194,8 @@ int match_one_to_many(match_list *out, const answers *a, const targets *t, samit
     *out = (match_list){0};
     for (int p = 0; p < t->prompts; p++)
         most = t->count[p] > most ? t->count[p] : most;
-    float *score = malloc(sizeof(float) * (size_t)(most + 1) * (size_t)queries), *sorted = malloc(sizeof(float) * (size_t)queries),
-          *limit = malloc(sizeof(float) * (size_t)(most + 1));
+    float *score = malloc(sizeof(float) * (size_t)(most + 1) * (size_t)queries),
+          *sorted = malloc(sizeof(float) * (size_t)queries), *limit = malloc(sizeof(float) * (size_t)(most + 1));
     bool ok = score && sorted && limit;
     for (int p = 0; ok && p < t->prompts; p++) {
         int n = t->count[p];
@@ -203,7 +204,8 @@ int match_one_to_many(match_list *out, const answers *a, const targets *t, samit
             for (int q = 0; q < queries; q++) {
                 int64_t at = (int64_t)p * queries + q;
                 float prob = 1.0f / (1.0f + expf(-a->logits[at]));
-                score[i * queries + q] = MIX * prob + (1 - MIX) * corners_iou(box_corners_of(a->boxes + 4 * at), object);
+                score[i * queries + q] =
+                    MIX * prob + (1 - MIX) * corners_iou(box_corners_of(a->boxes + 4 * at), object);
             }
             memcpy(sorted, score + i * queries, sizeof(float) * (size_t)queries);
             limit[i] = quantile(sorted, queries);

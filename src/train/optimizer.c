@@ -49,7 +49,8 @@ static bool decays(const entry *e)
     return !strstr(name, "bias") && (!gain || strstr(name, "pixel_decoder.norms"));
 }
 
-/* Tensors that no loss reaches: levels of the neck and layers that are not used, and without masks what only they need. */
+/* Tensors that no loss reaches: levels of the neck and layers that are not used, and without masks what only they need.
+ */
 static bool reached(const entry *e, bool masks)
 {
     const char *name = e->p.name;
@@ -59,10 +60,13 @@ static bool reached(const entry *e, bool masks)
 }
 
 /* `values` are taken over; NULL: the tensor has its own already. */
-static int make_learner(learner *l, const native *n, entry *e, const optimizer *o, bool masks, float *values, samite_error *err)
+static int make_learner(learner *l, const native *n, entry *e, const optimizer *o, bool masks, float *values,
+                        samite_error *err)
 {
     size_t bytes = sizeof(float) * (size_t)tensor_count(&e->p.t);
-    *l = (learner){.e = e, .touched = reached(e, masks), .base_rate = base_rate(e->p.name, &o->rates, n->net->c.vit_depth),
+    *l = (learner){.e = e,
+                   .touched = reached(e, masks),
+                   .base_rate = base_rate(e->p.name, &o->rates, n->net->c.vit_depth),
                    .decay = decays(e) ? o->rates.weight_decay : 0};
     l->m = calloc(1, bytes + 1);
     l->v = calloc(1, bytes + 1);
@@ -140,7 +144,10 @@ void optimizer_zero(optimizer *o)
 /* What a tensor's rate is called: the part, and in the trunk the block. */
 static const char *group_name(const char *name)
 {
-    return starts_with(name, TRUNK) ? "trunk" : starts_with(name, VISION) ? "neck" : starts_with(name, LANGUAGE) ? "text" : "rest";
+    return starts_with(name, TRUNK)      ? "trunk"
+           : starts_with(name, VISION)   ? "neck"
+           : starts_with(name, LANGUAGE) ? "text"
+                                         : "rest";
 }
 
 int optimizer_groups(const optimizer *o, rate_group *out, int room)
@@ -182,7 +189,8 @@ double optimizer_norm(const optimizer *o)
 static void step_one(learner *l, const learn_rates *r, float clip, double factor)
 {
     l->steps++;
-    double rate = l->base_rate * factor, first = 1 - pow(r->beta1, (double)l->steps), second = 1 - pow(r->beta2, (double)l->steps);
+    double rate = l->base_rate * factor, first = 1 - pow(r->beta1, (double)l->steps),
+           second = 1 - pow(r->beta2, (double)l->steps);
     float keep = (float)(1 - rate * l->decay), b1 = (float)(1 - r->beta1), b2 = (float)r->beta2,
           step = (float)(rate / first), root = (float)sqrt(second), eps = (float)r->eps;
     float *p = l->e->p.t.data, *g = l->e->p.t.grad, *m = l->m, *v = l->v;

@@ -1,4 +1,5 @@
-/* optimizer.h - which tensors learn, how fast, and the step: AdamW with clipping, layer decay and the official schedule. */
+/* optimizer.h - which tensors learn, how fast, and the step: AdamW with clipping, layer decay and the official
+ * schedule. */
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
 
@@ -29,9 +30,11 @@ typedef struct optimizer {
     int         count, room;
 } optimizer;
 
-/* Makes the tensors of `parts` (1 << PART_..) trainable: own f32 copies and gradients. masks: the mask head takes part. */
+/* Makes the tensors of `parts` (1 << PART_..) trainable: own f32 copies and gradients. masks: the mask head takes part.
+ */
 int  optimizer_open(optimizer *o, native *n, unsigned parts, bool masks, const learn_rates *rates, samite_error *err);
-/* One more tensor that learns, with values and room of its own (an adapter); the rates are those of the part it names. */
+/* One more tensor that learns, with values and room of its own (an adapter); the rates are those of the part it names.
+ */
 int  optimizer_add(optimizer *o, native *n, entry *e, samite_error *err);
 void optimizer_close(optimizer *o);    /* tensors keep their values */
 void optimizer_zero(optimizer *o);     /* gradients to 0 */

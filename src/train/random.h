@@ -1,4 +1,5 @@
-/* random.h - random numbers by counter: the value depends on seed, purpose and place only, never on who asked before. */
+/* random.h - random numbers by counter: the value depends on seed, purpose and place only, never on who asked before.
+ */
 #ifndef TRAIN_RANDOM_H
 #define TRAIN_RANDOM_H
 

@@ -46,7 +46,8 @@ static bool on_number(void *to, const char *s, size_t size)
     builder *b = to;
     if (!b->opened)
         return true;
-    bool whole = size < 19 && memchr(s, '.', size) == NULL && memchr(s, 'e', size) == NULL && memchr(s, 'E', size) == NULL;
+    bool whole =
+        size < 19 && memchr(s, '.', size) == NULL && memchr(s, 'e', size) == NULL && memchr(s, 'E', size) == NULL;
     double v = real_from_json(s, size);
     return put(b, whole ? json_integer((json_int_t)v) : v - v == 0 ? json_real(v) : json_string(" "));
 }

@@ -92,7 +92,8 @@ static bool room_for_objects(packing *p, int more)
     return true;
 }
 
-static int pack_object(packing *p, const train_object *x, const train_image *im, const pixels *px, placement at, samite_error *err)
+static int pack_object(packing *p, const train_object *x, const train_image *im, const pixels *px, placement at,
+                       samite_error *err)
 {
     targets *t = &p->b->t;
     int side = p->s->side, code = 0;
@@ -112,7 +113,8 @@ static int pack_object(packing *p, const train_object *x, const train_image *im,
 }
 
 /* The objects of one prompt in one picture. A prompt with too many is taken back. */
-static int pack_prompt(packing *p, int32_t image, int prompt, const pixels *px, placement at, int *prompts, samite_error *err)
+static int pack_prompt(packing *p, int32_t image, int prompt, const pixels *px, placement at, int *prompts,
+                       samite_error *err)
 {
     batch *b = p->b;
     const train_set *set = p->s->set;
@@ -150,7 +152,8 @@ static int pack_picture(packing *p, int at_image, int32_t image, placement at, s
 
 static bool batch_new(batch *b, const sampler *s, int count)
 {
-    size_t prompts = (size_t)count * (size_t)s->set->prompt_count, ids = (size_t)s->set->prompt_count * (size_t)s->context;
+    size_t prompts = (size_t)count * (size_t)s->set->prompt_count,
+           ids = (size_t)s->set->prompt_count * (size_t)s->context;
     *b = (batch){.images = count, .side = s->side, .texts = s->set->prompt_count};
     b->pixels = malloc(sizeof(float) * 3 * (size_t)count * (size_t)s->side * (size_t)s->side);
     b->image_prompts = calloc((size_t)count + 1, sizeof *b->image_prompts);

@@ -22,7 +22,8 @@ void sampler_close(sampler *s);
  * *stretched tells when it has another size altogether. SAMITE_INPUT names the file. */
 int read_training_picture(pixels *out, bool *stretched, const train_set *set, int32_t image, samite_error *err);
 
-/* The batch of `count` images of the set (indices) at these placements; all prompts are asked of each. batch_free it. */
+/* The batch of `count` images of the set (indices) at these placements; all prompts are asked of each. batch_free it.
+ */
 int sample_batch(batch *out, const sampler *s, const int32_t *image, const placement *at, int count, samite_error *err);
 
 #endif

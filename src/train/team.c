@@ -85,8 +85,9 @@ int team_begin_sum(team *t, float *x, int64_t n, samite_error *err)
             t->room = 2 * t->room + 64;
         }
         int count = (int)(n - at < PIECE ? n - at : PIECE);
-        code = failed(MPI_Iallreduce(MPI_IN_PLACE, x + at, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &t->open[t->count]),
-                      "a sum of gradients", err);
+        code =
+            failed(MPI_Iallreduce(MPI_IN_PLACE, x + at, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &t->open[t->count]),
+                   "a sum of gradients", err);
         t->count += !code;
     }
     return code;
@@ -141,7 +142,8 @@ const char *team_backend(void)
 static int open_mpi(team *t, samite_error *err)
 {
     (void)t;
-    return fail(err, SAMITE_USAGE, "this build has no MPI, which several processes need; build it with libopenmpi-dev installed, "
+    return fail(err, SAMITE_USAGE,
+                "this build has no MPI, which several processes need; build it with libopenmpi-dev installed, "
                 "or start it once, without mpirun");
 }
 

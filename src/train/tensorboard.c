@@ -6,7 +6,15 @@
 #include "formats/protobuf.h"
 
 /* Event: 1 wall_time (double), 2 step, 3 file_version, 5 summary. Summary: 1 value. Value: 1 tag, 2 simple_value. */
-enum { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5, SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_NUMBER = 2 };
+enum {
+    EVENT_TIME = 1,
+    EVENT_STEP,
+    EVENT_VERSION,
+    EVENT_SUMMARY = 5,
+    SUMMARY_VALUE = 1,
+    VALUE_TAG = 1,
+    VALUE_NUMBER = 2
+};
 
 #define CASTAGNOLI 0x82f63b78u
 

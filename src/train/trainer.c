@@ -43,11 +43,12 @@ int trainer_open(trainer *t, const train_config *c, const train_hooks *h, samite
     if (!code)
         code = trainer_model(t, err);
     t->state.sums = json_object();
-    t->state.shape = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "pictures", t->set.chosen, "prompts", t->set.prompt_count, "batch",
-                               c->batch * c->accumulate, "epochs", c->epochs, "seed", c->seed, "processes",
-                               t->team ? team_size(t->team) : 1, "masks", c->masks);
+    t->state.shape = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:b}", "pictures", t->set.chosen, "prompts",
+                               t->set.prompt_count, "batch", c->batch * c->accumulate, "epochs", c->epochs, "seed",
+                               c->seed, "processes", t->team ? team_size(t->team) : 1, "masks", c->masks);
     t->order = malloc(sizeof *t->order * (size_t)(t->set.chosen + 1));
-    if (!code && (!t->state.sums || !t->state.shape || !t->order || asprintf(&t->checkpoints, "%s/checkpoints", c->output) < 0))
+    if (!code &&
+        (!t->state.sums || !t->state.shape || !t->order || asprintf(&t->checkpoints, "%s/checkpoints", c->output) < 0))
         code = fail(err, SAMITE_RESOURCE, "out of memory");
     if (code)
         trainer_close(t);
@@ -93,8 +94,9 @@ static int request(trainer *t, int epoch, int iter, samite_error *err)
     l->count = t->share;
     for (int i = 0; i < t->share; i++) {
         l->image[i] = t->order[first + i];
-        l->at[i] = t->c->random_placement ? placement_draw((uint64_t)t->c->seed, (uint64_t)epoch, (uint64_t)l->image[i], side)
-                                          : placement_whole(side);
+        l->at[i] = t->c->random_placement
+                       ? placement_draw((uint64_t)t->c->seed, (uint64_t)epoch, (uint64_t)l->image[i], side)
+                       : placement_whole(side);
     }
     return loader_begin(l, err);
 }
@@ -107,11 +109,13 @@ static json_t *step_numbers(trainer *t, const step_result *r, double images_per_
     char name[64];
     json_t *o = json_object();
     named_loss *losses = malloc(sizeof *losses * LOSS_NAMES);
-    int n = losses ? losses_by_name(losses, &r->losses, &t->weights, t->c->masks) : 0, k = optimizer_groups(&t->o, groups, 80);
+    int n = losses ? losses_by_name(losses, &r->losses, &t->weights, t->c->masks) : 0,
+        k = optimizer_groups(&t->o, groups, 80);
     json_object_set_new(o, "step", json_integer(t->state.step));
     json_object_set_new(o, "epoch", json_integer(t->state.epoch));
     for (int i = 0; i < n; i++) {
-        double sum = json_number_value(json_object_get(t->state.sums, losses[i].name)), images = t->share * team_size(t->team);
+        double sum = json_number_value(json_object_get(t->state.sums, losses[i].name)),
+               images = t->share * team_size(t->team);
         if (!isfinite(losses[i].value))
             continue;
         json_object_set_new(o, losses[i].name, json_real(losses[i].value));
@@ -138,9 +142,10 @@ static void tick(trainer *t, const step_result *r, double took)
         train_log_step(t->log, t->state.step, step_numbers(t, r, took > 0 ? images / took : 0));
     if (!t->h->tick || !leader(t))
         return;
-    t->h->tick(t->h->user, &(train_tick){t->state.epoch, t->c->epochs, t->state.iter, t->iters, t->state.step, steps, r->losses.core,
-                                         r->grad_norm, t->c->lr * r->factor, took > 0 ? images / took : 0,
-                                         per_step * (double)(steps - t->state.step), trainer_memory()});
+    t->h->tick(t->h->user,
+               &(train_tick){t->state.epoch, t->c->epochs, t->state.iter, t->iters, t->state.step, steps,
+                             r->losses.core, r->grad_norm, t->c->lr * r->factor, took > 0 ? images / took : 0,
+                             per_step * (double)(steps - t->state.step), trainer_memory()});
 }
 
 static void trainer_place(const trainer *t, json_t *o, const char *steps)
@@ -180,9 +185,10 @@ static int write_page(trainer *t, bool done, samite_error *err)
     if (!t->log || !t->c->report)
         return 0;
     train_set_pairs(&t->set, &positive, &negative);
-    json_t *facts = json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f}", "state", done ? "finished" : "running", "model",
-                              t->c->checkpoint, "data", t->set.path, "pictures", t->set.chosen, "prompts", t->set.prompt_count,
-                              "positive pairs", (int)positive, "negative pairs", (int)negative, "hours", t->state.elapsed / 3600);
+    json_t *facts =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f}", "state", done ? "finished" : "running", "model",
+                  t->c->checkpoint, "data", t->set.path, "pictures", t->set.chosen, "prompts", t->set.prompt_count,
+                  "positive pairs", (int)positive, "negative pairs", (int)negative, "hours", t->state.elapsed / 3600);
     if (facts && t->base_ap >= 0)
         json_object_set_new(facts, "box AP before training", json_real(t->base_ap));
     if (facts && t->state.best >= 0)
@@ -244,7 +250,9 @@ static int validate(trainer *t, const char *path, bool *better, samite_error *er
         *better = s.ap > t->state.best;
         t->state.best = fmax(t->state.best, s.ap);
         trainer_say(t, "validation after epoch %d: box AP %.4f, AP50 %.4f%s", t->state.epoch, s.ap, s.ap50,
-                    t->base_ap < 0 ? "" : t->base_ap < s.ap ? ", better than before training" : ", not better than before training");
+                    t->base_ap < 0      ? ""
+                    : t->base_ap < s.ap ? ", better than before training"
+                                        : ", not better than before training");
         log_scores(t, &s);
     }
     if (own)
@@ -415,10 +423,13 @@ static int begin(trainer *t, bool resume, samite_error *err)
         code = checkpoint_load(&f, &t->state, &found, err);
     char *latest = path_join(t->checkpoints, "latest.json");
     if (!code && !resume && latest && access(latest, F_OK) == 0)
-        code = fail(err, SAMITE_USAGE, "%s holds a training already; go on with --resume, or choose another paths.output", t->c->output);
+        code = fail(err, SAMITE_USAGE,
+                    "%s holds a training already; go on with --resume, or choose another paths.output", t->c->output);
     free(latest);
     if (!code && resume)
-        trainer_say(t, found ? "going on after step %lld (epoch %d, %d of %d steps)" : "nothing to go on with; starting from the beginning",
+        trainer_say(t,
+                    found ? "going on after step %lld (epoch %d, %d of %d steps)"
+                          : "nothing to go on with; starting from the beginning",
                     (long long)t->state.step, t->state.epoch, t->state.iter, t->iters);
     if (!code && leader(t))
         code = write_settings(t, err);
@@ -434,8 +445,11 @@ static int foresee_memory(const trainer *t, samite_error *err)
     uint64_t there = trainer_memory_available() + trainer_memory();     /* weights and moments are there already */
     int code = trainer_cost(t, &cost, err);
     if (!code && there && train_cost_bytes(&cost) > there)
-        trainer_say(t, "this needs about %.1f GB, %.1f GB are free: it may run out of memory; freeze parts, or lower trainer.prompts_per_pass, "
-                    "trainer.train_batch_size or model.resolution", (double)train_cost_bytes(&cost) / 1e9, (double)there / 1e9);
+        trainer_say(t,
+                    "this needs about %.1f GB, %.1f GB are free: it may run out of memory; freeze parts, or lower "
+                    "trainer.prompts_per_pass, "
+                    "trainer.train_batch_size or model.resolution",
+                    (double)train_cost_bytes(&cost) / 1e9, (double)there / 1e9);
     return code;
 }
 

@@ -20,7 +20,7 @@ typedef struct train_tick {
 
 typedef struct train_scores {
     double  ap, ap50;                       /* of boxes */
-    json_t *all;                            /* numbers by official name without prefix, "coco_eval_bbox_AP"; owned by the taker */
+    json_t *all; /* numbers by official name without prefix, "coco_eval_bbox_AP"; owned by the taker */
 } train_scores;
 
 /* Calls from the trainer, on rank 0 only but for stop. Members may be NULL. */
@@ -29,7 +29,8 @@ typedef struct train_hooks {
     bool (*stop)(void *user);               /* finish the step, save, and end with SAMITE_CANCELLED */
     void (*log)(void *user, const char *line);
     /* Scores the model (or base + adapter) in a file. */
-    int  (*validate)(void *user, const char *model, const char *adapter, const char *title, train_scores *out, samite_error *err);
+    int (*validate)(void *user, const char *model, const char *adapter, const char *title, train_scores *out,
+                    samite_error *err);
     void *user;
 } train_hooks;
 
@@ -65,7 +66,8 @@ int  trainer_data(trainer *t, samite_error *err);
 int  trainer_model(trainer *t, samite_error *err);
 int  trainer_open(trainer *t, const train_config *c, const train_hooks *h, samite_error *err);
 void trainer_close(trainer *t);
-/* All epochs that are left. resume: go on with what is in the folder; without it a folder with a training is refused. */
+/* All epochs that are left. resume: go on with what is in the folder; without it a folder with a training is refused.
+ */
 int  trainer_run(trainer *t, bool resume, samite_error *err);
 
 /* trainer_step.c: one optimizer step on a batch. *applied = false: it was not finite and left out. */

@@ -9,12 +9,13 @@
 /* Parts that are computed again in backward instead of kept. */
 static bool is_block(const char *part)
 {
-    return starts_with(part, "trunk.block.") || starts_with(part, "text.block.") || starts_with(part, "fusion.layer.") ||
-           starts_with(part, "decoder.layer.");
+    return starts_with(part, "trunk.block.") || starts_with(part, "text.block.") ||
+           starts_with(part, "fusion.layer.") || starts_with(part, "decoder.layer.");
 }
 
 typedef struct tally {
-    uint64_t kept, block, largest, last;    /* bytes: for backward; of the block at hand; of the largest block; last output */
+    uint64_t kept, block, largest,
+        last; /* bytes: for backward; of the block at hand; of the largest block; last output */
     double   flops, again;                  /* again: of what is computed twice */
     char     part[96];
 } tally;
@@ -80,7 +81,10 @@ static int trace(tally *a, const trainer *t, bool picture, int prompts, samite_e
     }
     (void)before;
     code = trace(&head, t, true, 0, err);
-    *a = (tally){.kept = all.kept - head.kept, .largest = all.largest, .flops = all.flops - head.flops, .again = all.again - head.again};
+    *a = (tally){.kept = all.kept - head.kept,
+                 .largest = all.largest,
+                 .flops = all.flops - head.flops,
+                 .again = all.again - head.again};
     return code;
 }
 
@@ -110,8 +114,8 @@ int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
                        2 * (picture.largest > head.largest ? picture.largest : head.largest);
     out->batch = (uint64_t)t->share * 3 * sizeof(float) * (uint64_t)t->sampler.side * (uint64_t)t->sampler.side;
     if (t->c->masks)
-        out->batch += (uint64_t)t->share * (uint64_t)t->set.count / (uint64_t)t->set.chosen * (uint64_t)t->sampler.side *
-                      (uint64_t)t->sampler.side;
+        out->batch += (uint64_t)t->share * (uint64_t)t->set.count / (uint64_t)t->set.chosen *
+                      (uint64_t)t->sampler.side * (uint64_t)t->sampler.side;
     double chunks = (double)prompts / chunk;
     out->flops = picture.flops * (trunk_learns ? 3 : 1) + twice * (trunk_learns ? picture.again : 0) +
                  chunks * (3 * head.flops + twice * head.again);

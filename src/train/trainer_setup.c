@@ -36,13 +36,17 @@ static int check_rows(const trainer *t, samite_error *err)
     for (size_t i = 0; i < s->row_count && !first; i++)
         first = &s->rows[i];
     if (t->c->strict && first)
-        return fail(err, SAMITE_INPUT, "%s: %d rows rejected, %d doubtful; first: image %s, annotation %s: %s (data.strict)", s->path,
-                    s->rejected, s->noted, *first->image ? first->image : "-", *first->annotation ? first->annotation : "-", first->why);
+        return fail(err, SAMITE_INPUT,
+                    "%s: %d rows rejected, %d doubtful; first: image %s, annotation %s: %s (data.strict)", s->path,
+                    s->rejected, s->noted, *first->image ? first->image : "-",
+                    *first->annotation ? first->annotation : "-", first->why);
     if (s->rejected || s->noted)
-        trainer_say(t, "%s: %d rows rejected, %d doubtful; first: image %s, annotation %s: %s", s->path, s->rejected, s->noted,
-                    *first->image ? first->image : "-", *first->annotation ? first->annotation : "-", first->why);
+        trainer_say(t, "%s: %d rows rejected, %d doubtful; first: image %s, annotation %s: %s", s->path, s->rejected,
+                    s->noted, *first->image ? first->image : "-", *first->annotation ? first->annotation : "-",
+                    first->why);
     if (!train_set_objects(s))
-        return fail(err, SAMITE_INPUT, "%s: no usable annotation in %d pictures%s%s; training would only learn that nothing is there",
+        return fail(err, SAMITE_INPUT,
+                    "%s: no usable annotation in %d pictures%s%s; training would only learn that nothing is there",
                     s->path, s->chosen, first ? "; first problem: " : "", first ? first->why : "");
     return 0;
 }
@@ -60,17 +64,19 @@ int trainer_data(trainer *t, samite_error *err)
     int64_t whole = (int64_t)t->share * (t->team ? team_size(t->team) : 1);
     t->iters = (int)(t->set.chosen / whole);
     if (!t->iters)
-        return fail(err, SAMITE_USAGE, "%d pictures are fewer than one step needs: %d per pass x %d passes x %d processes = %lld; lower "
-                    "trainer.train_batch_size", t->set.chosen, c->batch, c->accumulate, t->team ? team_size(t->team) : 1,
-                    (long long)whole);
+        return fail(err, SAMITE_USAGE,
+                    "%d pictures are fewer than one step needs: %d per pass x %d passes x %d processes = %lld; lower "
+                    "trainer.train_batch_size",
+                    t->set.chosen, c->batch, c->accumulate, t->team ? team_size(t->team) : 1, (long long)whole);
     return 0;
 }
 
 /* ---- which parts learn ---- */
 
-static const struct { const char *name; model_part part; } part_names[] = {
-    {"trunk", PART_TRUNK}, {"neck", PART_NECK}, {"text", PART_TEXT}, {"examples", PART_GEOMETRY}, {"fusion", PART_FUSION},
-    {"decoder", PART_DECODER}, {"masks", PART_MASK_HEAD}};
+static const struct { const char *name; model_part part;
+} part_names[] = {{"trunk", PART_TRUNK},       {"neck", PART_NECK},     {"text", PART_TEXT},
+                  {"examples", PART_GEOMETRY}, {"fusion", PART_FUSION}, {"decoder", PART_DECODER},
+                  {"masks", PART_MASK_HEAD}};
 
 static int read_freeze(unsigned *parts, const char *list, samite_error *err)
 {
@@ -80,8 +86,10 @@ static int read_freeze(unsigned *parts, const char *list, samite_error *err)
                (strlen(part_names[i].name) != n || strncmp(part_names[i].name, s, n) != 0))
             i++;
         if (n && i == sizeof part_names / sizeof *part_names)
-            return fail(err, SAMITE_USAGE, "trainer.freeze: \"%.*s\" is no part; there are trunk, neck, text, examples, fusion, decoder, "
-                        "masks", (int)n, s);
+            return fail(err, SAMITE_USAGE,
+                        "trainer.freeze: \"%.*s\" is no part; there are trunk, neck, text, examples, fusion, decoder, "
+                        "masks",
+                        (int)n, s);
         if (n)
             *parts &= ~(1u << part_names[i].part);
         s += n + (s[n] != '\0');
@@ -145,8 +153,9 @@ static learn_rates rates_of(const train_config *c)
 
 static loss_weights weights_of(const train_config *c)
 {
-    return (loss_weights){(float)c->bbox, (float)c->giou, (float)c->ce, (float)c->presence, (float)c->mask, (float)c->dice,
-                          (float)c->semantic, (float)c->semantic_dice, (float)c->positive, (float)c->one_to_many};
+    return (loss_weights){(float)c->bbox,     (float)c->giou,       (float)c->ce,       (float)c->presence,
+                          (float)c->mask,     (float)c->dice,       (float)c->semantic, (float)c->semantic_dice,
+                          (float)c->positive, (float)c->one_to_many};
 }
 
 static int open_learners(trainer *t, samite_error *err)
@@ -212,7 +221,8 @@ int trainer_model(trainer *t, samite_error *err)
     threads_set(c->threads);
     int code = native_open(&t->n, c->checkpoint, &o, err);
     if (!code && c->masks && !native_has(t->n, PARTS_MASKS))
-        code = fail(err, SAMITE_INPUT, "%s has no mask head, which model.enable_segmentation needs; start from a file with all parts",
+        code = fail(err, SAMITE_INPUT,
+                    "%s has no mask head, which model.enable_segmentation needs; start from a file with all parts",
                     c->checkpoint);
     if (!code)
         code = read_freeze(&t->parts, c->freeze, err);
@@ -227,7 +237,8 @@ int trainer_model(trainer *t, samite_error *err)
     if (!code)
         code = open_cache(t, err);
     if (!code)
-        code = tapes_open(&t->tapes, &(run_options){.memory_limit = bytes_of(c->memory_limit), .keep_all = !c->checkpointing}, err);
+        code = tapes_open(
+            &t->tapes, &(run_options){.memory_limit = bytes_of(c->memory_limit), .keep_all = !c->checkpointing}, err);
     if (!code)
         code = loader_open(&t->loader, &t->sampler, c->skip_bad, t->share, err);
     return code;

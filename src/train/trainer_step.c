@@ -117,8 +117,8 @@ static int explain(const trainer *t, const batch *b, const step_losses *l, const
 {
     const char *file = l->bad_image >= 0 ? t->set.images[t->images[l->bad_image]].file_name : "";
     const char *prompt = l->bad_prompt >= 0 ? t->set.prompts[b->text_of[l->bad_prompt]] : "";
-    return fail(err, SAMITE_FAILED, "step %lld: %s%s%s%s%s%s", (long long)t->state.step, file, *file ? ", " : "", *prompt ? "prompt \"" : "",
-                prompt, *prompt ? "\": " : "", why);
+    return fail(err, SAMITE_FAILED, "step %lld: %s%s%s%s%s%s", (long long)t->state.step, file, *file ? ", " : "",
+                *prompt ? "prompt \"" : "", prompt, *prompt ? "\": " : "", why);
 }
 
 static double schedule_now(const trainer *t)
@@ -137,8 +137,13 @@ static int all_gradients(trainer *t, const batch *b, step_result *out, samite_er
 {
     batch_counts counts;
     summing sums = {.t = t};
-    forward_options o = {.weights = &t->weights, .masks = t->c->masks, .chunk = t->c->prompts_per_pass, .counts = &counts,
-                         .recall = t->features ? recall : NULL, .keep = t->features ? keep : NULL, .heads_done = heads_done,
+    forward_options o = {.weights = &t->weights,
+                         .masks = t->c->masks,
+                         .chunk = t->c->prompts_per_pass,
+                         .counts = &counts,
+                         .recall = t->features ? recall : NULL,
+                         .keep = t->features ? keep : NULL,
+                         .heads_done = heads_done,
                          .user = &sums};
     int code = count_all(t, b, &counts, err);
     if (code)
@@ -157,7 +162,8 @@ static int all_gradients(trainer *t, const batch *b, step_result *out, samite_er
     if (!code)
         code = sum_losses(t->team, &out->losses, err);
     if (!code && failed > 0)
-        code = explain(t, b, &out->losses, bad ? own.text : "another process found an answer that is no finite number", err);
+        code = explain(t, b, &out->losses, bad ? own.text : "another process found an answer that is no finite number",
+                       err);
     return code;
 }
 
@@ -168,7 +174,8 @@ int trainer_step(trainer *t, const batch *b, step_result *out, samite_error *err
     int code = all_gradients(t, b, out, &why);
     out->grad_norm = code ? NAN : optimizer_norm(&t->o);
     if (!code && !(isfinite(out->losses.core) && isfinite(out->grad_norm)))
-        code = explain(t, b, &out->losses, isfinite(out->losses.core) ? "the gradient is not finite" : "the loss is not finite", &why);
+        code = explain(t, b, &out->losses,
+                       isfinite(out->losses.core) ? "the gradient is not finite" : "the loss is not finite", &why);
     if (code == SAMITE_FAILED && strcmp(t->c->on_nonfinite, "skip") == 0) {
         trainer_say(t, "%s; the step is left out", why.text);
         return 0;

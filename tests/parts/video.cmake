@@ -1,0 +1,8 @@
+samite_test(video_rules base kernels ops io model track)
+get_property(every_part GLOBAL PROPERTY SAMITE_PARTS)
+string(REPLACE "part_" "" every_part "${every_part}")
+samite_test(video ${every_part})
+if(TARGET samite)
+  add_test(NAME cli_video COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_SOURCE_DIR}/cli_video.py $<TARGET_FILE:samite>)
+endif()
+samite_fuzz(video base io)
