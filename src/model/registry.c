@@ -191,6 +191,13 @@ void declare_linear_rows(registry *g, const char *name, linear_w *l, int64_t in,
     add_layer(g, (layer){.kind = LAYER_LINEAR, .linear = l});
 }
 
+void registry_keep(const linear_w *l)
+{
+    ((entry *)l->w)->raw = true;
+    if (l->b)
+        ((entry *)l->b)->raw = true;
+}
+
 void declare_norm(registry *g, const char *name, norm_w *n, int64_t d, float eps)
 {
     char full[128];

@@ -62,6 +62,8 @@ void declare_linear_rows(registry *g, const char *name, linear_w *l, int64_t in,
 void declare_linear_no_bias(registry *g, const char *name, linear_w *l, int64_t in, int64_t out, int axes,
                             const int64_t *dim);
 void declare_norm(registry *g, const char *name, norm_w *n, int64_t d, float eps);
+/* The values of this layer stay after packing, for ops that read them. */
+void registry_keep(const linear_w *l);
 void declare_conv(registry *g, const char *name, conv_w *c, int64_t in, int64_t out, int kernel, int stride, int pad,
                   int groups);
 void declare_conv1(registry *g, const char *name, linear_w *l, int64_t in, int64_t out);    /* 1x1 as a linear layer */

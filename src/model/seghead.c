@@ -24,6 +24,7 @@ void seghead_declare(seghead *s, registry *g, const config *c)
     }
     declare_mlp(g, "mask_predictor.mask_embed", &s->mask_embed, c->d, c->d, c->d, 3);
     declare_conv1(g, "instance_seg_head", &s->instance, c->d, c->d);
+    registry_keep(&s->instance);
     declare_conv1(g, "semantic_seg_head", &s->semantic, c->d, 1);
     registry_leave(g, mark);
 }
@@ -48,9 +49,7 @@ tensor *seghead_masks(run *r, const seghead *s, tensor *pixels, tensor *queries)
 {
     size_t mark = run_mark(r);
     run_part(r, "mask_head.masks");
-    int64_t n = pixels->dim[1] * pixels->dim[2];
-    tensor *p = reshape(r, linear(r, pixels, &s->instance), 3, (int64_t[]){pixels->dim[0], n, tensor_cols(pixels)});
-    tensor *masks = product(r, mlp(r, queries, &s->mask_embed), p);
+    tensor *masks = product_linear(r, mlp(r, queries, &s->mask_embed), pixels, &s->instance);
     masks = reshape(r, masks, 4, (int64_t[]){masks->dim[0], queries->dim[1], pixels->dim[1], pixels->dim[2]});
     return run_keep(r, mark, note(r, masks, "masks"));
 }

@@ -136,6 +136,51 @@ tensor *linear_add(run *r, tensor *x, const linear_w *w, tensor *residual)
     return linear_call(r, x, w, ACT_NONE, residual);
 }
 
+/* ---- product with a linear layer folded in ---- */
+
+static const op_info product_linear_op = {"product_linear", NULL, false};
+
+/* y [n, m] = (a W) x^T + a b for one item; moved [n, in] is a W. */
+static bool folded_product(float *y, float *moved, const linear_w *w, const float *a, int64_t lda, int64_t n,
+                           const float *x, int64_t m)
+{
+    const float *values = w->w->t.data + w->first * w->in, *bias = w->b ? w->b->t.data + w->first : NULL;
+
+    for (int64_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int64_t o = 0; bias && o < w->out; o++)
+            sum += a[i * lda + o] * bias[o];
+        for (int64_t j = 0; j < m; j++)
+            y[i * m + j] = sum;
+    }
+    return gemm(false, false, n, w->in, w->out, 1, a, lda, values, w->in, 0, moved, w->in) &&
+           gemm(false, true, n, m, w->in, 1, moved, w->in, x, w->in, 1, y, m);
+}
+
+tensor *product_linear(run *r, tensor *a, tensor *pixels, const linear_w *w)
+{
+    op_call c = {.op = &product_linear_op, .in = {a, pixels}, .inputs = 2};
+    bool whole = run_ok(r) && a->axes == 3 && pixels->axes == 4 && a->dim[0] == pixels->dim[0] && weights_fit(w) &&
+                 a->dim[2] == w->out && pixels->dim[3] == w->in && is_contiguous(pixels);
+
+    if (!whole || run_mode_of(r) != RUN || w->adapter || !w->w->t.data || (w->b && !w->b->t.data)) {
+        tensor *p = linear(r, pixels, w);
+        return product(r, a, reshape(r, p, 3, (int64_t[]){p->dim[0], p->dim[1] * p->dim[2], last_dim(p)}));
+    }
+    if (!op_begin(r, &c))
+        return run_bad(r);
+    int64_t batch = a->dim[0], n = a->dim[1], m = pixels->dim[1] * pixels->dim[2];
+    tensor *y = op_output(r, &c, 3, (int64_t[]){batch, n, m});
+    float *moved = op_scratch_floats(r, n * w->in);
+    c.flops = 2.0 * (double)(batch * n * w->in) * (double)(m + w->out);
+    if (op_computes(r, y))
+        for (int64_t i = 0; i < batch; i++)
+            if (!folded_product(y->data + i * n * m, moved, w, a->data + i * n * a->stride, a->stride, n,
+                                pixels->data + i * m * w->in, m))
+                return op_engine_failed(r, &c);
+    return op_finish(r, &c, y);
+}
+
 /* ---- product ---- */
 
 /* With b shared by the batch all rows of a are one matrix. */

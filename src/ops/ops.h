@@ -22,6 +22,9 @@ tensor *linear(run *r, tensor *x, const linear_w *w);                      /* [.
 tensor *linear_act(run *r, tensor *x, const linear_w *w, activation act);
 tensor *linear_add(run *r, tensor *x, const linear_w *w, tensor *residual); /* x w^T + b + residual */
 tensor *product(run *r, tensor *a, tensor *b);                             /* [B, n, d] [B, m, d] -> [B, n, m]; a b^T */
+/* product(a, linear(pixels, w)) for a [B, n, d], pixels [B, h, w, in] -> [B, n, h * w]. RUN takes the weights to the few
+ * rows of a instead, a (x W^T + b)^T = (a W) x^T + a b, where their values are at hand; else both ops are called. */
+tensor *product_linear(run *r, tensor *a, tensor *pixels, const linear_w *w);
 bool    linear_pack(linear_w *w, gemm_type type);                          /* false: out of memory */
 
 /* attention.c */
