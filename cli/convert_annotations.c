@@ -13,8 +13,8 @@ typedef struct convert_settings {
 
 #define AT(member) offsetof(convert_settings, member)
 static const option options[] = {
-    {"--from", 0, OPTION_CHOICE, AT(from), "FORMAT", .help = "coco, yolo, labelme, voc or png",
-     .choices = "coco|yolo|labelme|voc|png"},
+    {"--from", 0, OPTION_CHOICE, AT(from), "FORMAT", .help = "coco, yolo, labelme, voc, png or cvat",
+     .choices = "coco|yolo|labelme|voc|png|cvat"},
     {"--to", 0, OPTION_CHOICE, AT(to), "FORMAT", .help = "coco, yolo, labelme, voc, png or cvat",
      .choices = "coco|yolo|labelme|voc|png|cvat"},
     {"--images", 0, OPTION_TEXT, AT(images), "DIR",

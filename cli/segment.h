@@ -5,18 +5,14 @@
 #include <jansson.h>
 
 #include "inputs.h"
+#include "page_files.h"
 #include "report.h"
 #include "session.h"
 
 /* What --out writes. */
-enum {
-    FORMAT_COCO = 1, FORMAT_PNG = 2, FORMAT_OVERLAY = 4, FORMAT_YOLO = 8, FORMAT_LABELME = 16, FORMAT_GEOJSON = 32,
-    FORMAT_CVAT = 64, FORMAT_VOC = 128, FORMATS_USUAL = FORMAT_COCO | FORMAT_PNG | FORMAT_OVERLAY
-};
 #define FORMAT_OPTION(T) \
     {"--format", 0, OPTION_CALL, offsetof(T, formats), "LIST", \
      .help = "files in DIR: coco,png,overlay (default), yolo, labelme, geojson, cvat, voc", .parse = parse_formats}
-int parse_formats(void *to, const char *name, const char *value, samite_error *err);
 
 typedef struct box_list {
     samite_box *item;

@@ -20,35 +20,15 @@
 
 #define NEED_PIXELS (FORMAT_PNG | FORMAT_OVERLAY)      /* are left out for a picture that is read in parts */
 
-/* The files of one picture besides its masks, as the formats want them. */
-static const struct picture_file { unsigned format; const char *prefix, *suffix; } picture_files[] = {
-    {FORMAT_PNG, "", "_labels.png"}, {FORMAT_OVERLAY, "", "_overlay.png"}, {FORMAT_YOLO, "labels/", ".txt"},
-    {FORMAT_LABELME, "labelme/", ".json"}, {FORMAT_GEOJSON, "", ".geojson"}, {FORMAT_VOC, "voc/", ".xml"},
-};
-#define PICTURE_FILES (sizeof picture_files / sizeof *picture_files)
-
 static int no_memory(samite_error *err)
 {
     return fail(err, SAMITE_RESOURCE, "out of memory for the names of result files");
 }
 
-/* A file of the picture `name`: "masks/NAME_3.png" for number > 0, else "prefix NAME suffix". NULL: out of memory. */
-static char *file_of(const results *r, const char *prefix, const char *name, int number, const char *suffix)
-{
-    char *path = NULL;
-    int n = number > 0 ? asprintf(&path, "%s/%s%s_%d%s", r->folder, prefix, name, number, suffix)
-                       : asprintf(&path, "%s/%s%s%s", r->folder, prefix, name, suffix);
-    return n < 0 ? NULL : path;
-}
-
 static char *record_path(const results *r, const char *name)
 {
-    return file_of(r, "records/", name, 0, ".json");
-}
-
-static char *mask_path(const results *r, const char *name, int number)
-{
-    return file_of(r, "masks/", name, number, ".png");
+    char *path = NULL;
+    return asprintf(&path, "%s/records/%s.json", r->folder, name) < 0 ? NULL : path;
 }
 
 /* What tells one version of a file from another. What is no regular file (formula:tiny, "-") has only a name. */
@@ -87,43 +67,13 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
     return o;
 }
 
-int parse_formats(void *to, const char *name, const char *value, samite_error *err)
-{
-    static const char *const words[] = {"coco", "png", "overlay", "yolo", "labelme", "geojson", "cvat", "voc"};
-    unsigned *formats = to;
-    for (const char *s = value; *s || s == value;) {
-        size_t n = strcspn(s, ","), i = 0, count = sizeof words / sizeof *words;
-        while (i < count && (strlen(words[i]) != n || memcmp(words[i], s, n) != 0))
-            i++;
-        if (i == count)
-            return fail(err, SAMITE_USAGE,
-                        "%s takes a list of coco, png, overlay, yolo, labelme, geojson, cvat and voc, not "
-                        "\"%s\"",
-                        name, value);
-        *formats |= 1u << i;
-        s += n + (s[n] == ',');
-    }
-    return SAMITE_OK;
-}
-
 /* DIR and the folders that the formats need. */
 static int make_result_folders(const results *r, samite_error *err)
 {
-    char *records = path_join(r->folder, "records"), *masks = path_join(r->folder, "masks");
-    int code = records && masks ? make_folders(records, err) : no_memory(err);
-    if (!code && r->formats & FORMAT_PNG)
-        code = make_folders(masks, err);
+    char *records = path_join(r->folder, "records");
+    int code = records ? make_folders(records, err) : no_memory(err);
     free(records);
-    free(masks);
-    for (size_t i = 0; i < PICTURE_FILES && !code; i++) {
-        char *folder = path_join(r->folder, picture_files[i].prefix);
-        if (!folder)
-            code = no_memory(err);
-        else if (r->formats & picture_files[i].format && *picture_files[i].prefix)
-            code = make_folders(folder, err);
-        free(folder);
-    }
-    return code;
+    return code ? code : page_files_folders(r->folder, r->formats, err);
 }
 
 int results_open(results *r, const segment_settings *s, const prompts *ask, samite_error *err)
@@ -190,11 +140,9 @@ bool results_complete(const results *r, const input *in)
         json_is_true(json_object_get(info, "in_parts")) ? r->formats & ~(unsigned)NEED_PIXELS : r->formats;
     bool ok = same_json(json_object_get(info, "settings"), r->settings) &&
               same_json(json_object_get(info, "source"), source);
-    for (size_t i = 0; i < PICTURE_FILES && ok; i++)
-        ok = !(formats & picture_files[i].format) ||
-             exists(file_of(r, picture_files[i].prefix, in->name, 0, picture_files[i].suffix));
+    ok = ok && page_files_exist(r->folder, formats, in->name);
     for (size_t i = 1; i <= count && ok && formats & FORMAT_PNG; i++)
-        ok = exists(mask_path(r, in->name, (int)i));
+        ok = exists(page_mask_path(r->folder, in->name, (int64_t)i));
     json_decref(source);
     json_decref(record);
     return ok;
@@ -236,7 +184,7 @@ static void remove_old_masks(const results *r, const char *name, int count)
 {
     bool removed = true;
     while (removed) {
-        char *path = mask_path(r, name, ++count);
+        char *path = page_mask_path(r->folder, name, ++count);
         removed = path && unlink(path) == 0;
         free(path);
     }
@@ -246,25 +194,13 @@ static int write_masks(const results *r, const picture *p, samite_error *err)
 {
     int code = SAMITE_OK;
     for (int i = 0; i < p->objects && !code; i++) {
-        char *path = mask_path(r, p->in->name, i + 1);
+        char *path = page_mask_path(r->folder, p->in->name, i + 1);
         code = path ? samite_write_mask(&p->object[i].instance->mask, path, err) : no_memory(err);
         free(path);
         if (!code)
             code = check_interrupt(err);
     }
     return code;
-}
-
-static int write_file(const samite_page *page, unsigned format, const char *path, samite_error *err)
-{
-    switch (format) {
-    case FORMAT_PNG: return samite_write_label_map(page, path, err);
-    case FORMAT_OVERLAY: return samite_write_overlay(page, NULL, path, err);
-    case FORMAT_YOLO: return samite_write_yolo(page, path, err);
-    case FORMAT_LABELME: return samite_write_labelme(page, path, err);
-    case FORMAT_GEOJSON: return samite_write_geojson(page, page->file, path, err);
-    default: return samite_write_voc(page, path, err);
-    }
 }
 
 int results_write(const results *r, const picture *p, const prompts *ask, samite_error *err)
@@ -277,19 +213,8 @@ int results_write(const results *r, const picture *p, const prompts *ask, samite
         code = write_masks(r, p, err);
         remove_old_masks(r, p->in->name, p->objects);
     }
-    for (size_t i = 0; i < PICTURE_FILES && !code; i++) {
-        const struct picture_file *f = &picture_files[i];
-        if (!(formats & f->format))
-            continue;
-        char *path = file_of(r, f->prefix, p->in->name, 0, f->suffix);
-        code = path ? write_file(&page, f->format, path, err) : no_memory(err);
-        free(path);
-    }
-    if (!code && formats & FORMAT_YOLO) {
-        char *names = path_join(r->folder, "data.yaml");
-        code = names ? samite_write_yolo_names(&page, names, err) : no_memory(err);
-        free(names);
-    }
+    if (!code)
+        code = page_files_write(r->folder, formats, p->in->name, &page, page.file, err);
     if (!code)
         code = samite_write_coco(&page, info, record, err);
     if (!code && formats != r->formats)
@@ -404,23 +329,6 @@ static int merge_all(merger *m, const results *r, const inputs *in, samite_error
     return m->failed ? fail(err, SAMITE_RESOURCE, "out of memory while joining records into %s", r->merged) : SAMITE_OK;
 }
 
-/* CVAT takes one file for all pictures: result.json becomes result.cvat.xml. */
-static int write_cvat(const results *r, samite_error *err)
-{
-    samite_convert_options o = SAMITE_CONVERT_OPTIONS_INIT;
-    samite_conversion c;
-    char *path = NULL;
-    if (asprintf(&path, "%.*s.cvat.xml", (int)(strlen(r->merged) - strlen(".json")), r->merged) < 0)
-        return no_memory(err);
-    o.input = r->merged;
-    o.output = path;
-    o.from = "coco";
-    o.to = "cvat";
-    int code = samite_convert_annotations(&o, &c, err);
-    free(path);
-    return code;
-}
-
 int results_merge(const results *r, const inputs *in, samite_error *err)
 {
     merger m = {.images = json_array(), .categories = json_array()};
@@ -433,7 +341,7 @@ int results_merge(const results *r, const inputs *in, samite_error *err)
             code = file_writer_commit(&m.out, err);
     }
     if (!code && r->formats & FORMAT_CVAT && json_array_size(m.images))
-        code = write_cvat(r, err);
+        code = cvat_from_coco(r->merged, err);
     json_decref(m.images);
     json_decref(m.categories);
     return code;

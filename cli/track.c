@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "page_files.h"
 #include "track.h"
 
 #define AT(member) offsetof(track_settings, member)
@@ -47,6 +48,8 @@ static const option options[] = {
     {"--official", 0, OPTION_FLAG, AT(official), NULL, .help = "repeat the official program, errors included"},
     {"--no-rotation", 0, OPTION_FLAG, AT(no_rotation), NULL, .help = "take frames as stored, not upright"},
     {"--out", 'o', OPTION_TEXT, AT(out), "DIR", .help = "write tracks.json (COCO video form) into DIR"},
+    {"--format", 0, OPTION_CALL, AT(formats), "LIST", .parse = parse_formats,
+     .help = "with --out: frames for annotation tools too: coco, png, yolo, labelme, geojson, cvat, voc"},
     {"--labels", 0, OPTION_FLAG, AT(labels), NULL,
      .help = "with --out: a 16-bit label map per frame, DIR/labels/F.png"},
     {"--overlay", 0, OPTION_TEXT, AT(overlay), "FILE", .help = "video with the objects drawn in (.mp4, .mkv, .avi)"},
@@ -83,6 +86,10 @@ static int check_settings(const track_settings *s, samite_error *err)
         return fail(err, SAMITE_USAGE, "--to %d lies before --from %d", s->to, s->from);
     if (s->labels && !s->out)
         return fail(err, SAMITE_USAGE, "--labels goes with --out DIR");
+    if (s->formats && !s->out)
+        return fail(err, SAMITE_USAGE, "--format goes with --out DIR");
+    if (s->formats & FORMAT_OVERLAY)
+        return fail(err, SAMITE_USAGE, "--format overlay is for pictures; for a video: --overlay FILE");
     bool turns = s->direction && strcmp(s->direction, "forward") != 0;
     if (s->overlay && turns)
         return fail(err, SAMITE_USAGE, "--overlay goes with --direction forward: a video is written in its own order");

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "report.h"
 #include "session.h"
+#include "track_formats.h"
 
 /* Something a person says about one object on one frame. */
 typedef enum ask_kind { ASK_POINT, ASK_BOX, ASK_MASK, ASK_REMOVE, ASK_LIKE } ask_kind;
@@ -32,6 +33,7 @@ typedef struct track_settings {
     double      score, new_score, seconds;
     int         from, to, stride, start, max_objects, detect_every, delay;
     uint64_t    object_memory;
+    unsigned    formats;           /* FORMAT_...; 0: none */
     bool        labels, official, no_rotation, no_json;
 } track_settings;
 
@@ -56,9 +58,11 @@ typedef struct track_output {
     const track_settings *s;
     const char   *source;
     samite_movie *movie;
+    frame_formats formats;
     held         *held;            /* only with --overlay */
     int           held_count, held_room;
     int           width, height;
+    bool          labels;
     double        rate;
     int64_t      *frames;          /* that were given out */
     double       *times;

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "page_files.h"
 #include "track.h"
 
 static int no_memory(samite_error *err)
@@ -34,13 +35,14 @@ int output_open(track_output *o, const track_settings *s, const char *source, do
 {
     *o = (track_output){.s = s, .source = source, .rate = rate};
     static const char *const folders[] = {"labels", "parts"};
+    o->labels = s->labels || s->formats & FORMAT_PNG;
     int code = SAMITE_OK;
     for (size_t i = 0; s->out && i < 2 && !code; i++) {
         char *path = file_in(o, folders[i], -1, "");
-        code = path ? i == 0 && !s->labels ? SAMITE_OK : make_folders(path, err) : no_memory(err);
+        code = path ? i == 0 && !o->labels ? SAMITE_OK : make_folders(path, err) : no_memory(err);
         free(path);
     }
-    return code;
+    return code ? code : frame_formats_open(&o->formats, s->out, s->formats, s->text, err);
 }
 
 /* ---- pixels that wait ---- */
@@ -208,7 +210,9 @@ int output_results(track_output *o, const samite_video_results *r, samite_error 
             code = note_frame(o, f, err);
         if (!code && o->s->out)
             code = keep_tracks(o, f, err);
-        if (!code && o->s->labels) {
+        if (!code)
+            code = frame_formats_add(&o->formats, f, err);
+        if (!code && o->labels) {
             char *path = file_in(o, "labels/", f->frame, ".png");
             code = path ? samite_frame_labels(f, path, err) : no_memory(err);
             free(path);
@@ -399,6 +403,8 @@ int output_close(track_output *o, int code, samite_error *err)
         bad = samite_movie_finish(o->movie, &late);
     if (o->s->out && o->frame_count && !bad)
         bad = write_tracks(o, &late);
+    int worse = frame_formats_close(&o->formats, o->frame_count > 0, bad ? NULL : &late);
+    bad = bad ? bad : worse;
     for (int i = 0; i < o->held_count; i++)
         samite_pixels_free(&o->held[i].px);
     free(o->held);

@@ -259,8 +259,9 @@ typedef struct samite_page {
     int                  name_count;
     const samite_object *object;
     int                  object_count;
+    const int64_t       *track;        /* [object_count] ids that an object keeps from frame to frame; NULL: none */
 } samite_page;
-#define SAMITE_PAGE_INIT {sizeof(samite_page), NULL, NULL, NULL, 0, NULL, 0}
+#define SAMITE_PAGE_INIT {sizeof(samite_page), NULL, NULL, NULL, 0, NULL, 0, NULL}
 
 /* Every file appears whole or not at all. A mask of another size than the picture is SAMITE_USAGE. */
 
@@ -300,8 +301,8 @@ SAMITE_API void samite_free(void *string);
 /* Does the name end like a picture file (".jpg", ".PNG", ...)? For listing folders. */
 SAMITE_API int samite_is_picture_name(const char *name);
 
-/* Annotations from one format to another. from: "coco" (file), "yolo" (folder), "labelme", "voc" (folder or file), "png"
- * (folder of gray or palette masks). to: these and "cvat" (file). Polygons stay as they were drawn where both formats have
+/* Annotations from one format to another. from, to: "coco", "cvat" (file), "yolo" (folder), "labelme", "voc" (folder;
+ * from: also a file), "png" (folder of gray or palette masks). Polygons stay as they were drawn where both formats have
  * them. Folders are made; files that are there are replaced. */
 typedef struct samite_convert_options {
     size_t             size;           /* set by the initializer */

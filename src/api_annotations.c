@@ -83,8 +83,8 @@ static int check(const samite_convert_options *o, samite_error *err)
 {
     if (!o->input || !*o->input || !o->output || !*o->output)
         return fail(err, SAMITE_USAGE, "samite_convert_annotations: no input or no output given");
-    if (!among(o->from, "|coco|yolo|labelme|voc|png|"))
-        return fail(err, SAMITE_USAGE, "annotations can be read as coco, yolo, labelme, voc and png, not \"%s\"",
+    if (!among(o->from, "|coco|yolo|labelme|voc|png|cvat|"))
+        return fail(err, SAMITE_USAGE, "annotations can be read as coco, yolo, labelme, voc, png and cvat, not \"%s\"",
                     o->from ? o->from : "");
     if (!among(o->to, "|coco|yolo|labelme|voc|png|cvat|"))
         return fail(err, SAMITE_USAGE,

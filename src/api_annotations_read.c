@@ -293,6 +293,8 @@ int set_read(annotations *set, const samite_convert_options *o, samite_error *er
 {
     if (strcmp(o->from, "coco") == 0)
         return read_file(set, o->input, coco_annotations_read, err);
+    if (strcmp(o->from, "cvat") == 0)
+        return read_file(set, o->input, cvat_read, err);
     if (strcmp(o->from, "labelme") == 0)
         return read_files(set, o, "|.json|", labelme_read, err);
     if (strcmp(o->from, "voc") == 0)

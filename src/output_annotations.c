@@ -6,17 +6,19 @@
 #include "output.h"
 
 /* The page as annotations: picture 0. Masks are copies. */
-static int add_object(annotations *a, const samite_object *from, int category, const char *path, samite_error *err)
+static int add_object(annotations *a, const samite_page *p, int at, const char *path, samite_error *err)
 {
+    const samite_object *from = &p->object[at];
     const samite_instance *i = from->instance;
     const float *b = i->box;
     labelled_object o = {
-        .image = 0, .category = category, .has_box = true, .score = (double)i->score,
+        .image = 0, .category = annotations_category(a, p->names[from->name], err), .has_box = true,
+        .score = (double)i->score, .has_track = p->track != NULL, .track = p->track ? p->track[at] : 0,
         .box = {(double)b[0], (double)b[1], (double)b[2] - (double)b[0], (double)b[3] - (double)b[1]},
     };
     rle view;
-    int code = SAMITE_OK;
-    if (i->mask.runs && !(code = mask_view(&view, &i->mask, path, err)))
+    int code = o.category < 0 ? SAMITE_RESOURCE : SAMITE_OK;
+    if (!code && i->mask.runs && !(code = mask_view(&view, &i->mask, path, err)))
         code = rle_copy(&o.mask, &view, err);
     return code ? code : annotations_add(a, &o, err);
 }
@@ -31,7 +33,7 @@ static int from_page(annotations *a, const samite_page *page, const char *path, 
     for (int i = 0; i < p.name_count && !code; i++)
         code = annotations_category(a, p.names[i] ? p.names[i] : "", err) < 0 ? SAMITE_RESOURCE : SAMITE_OK;
     for (int i = 0; i < p.object_count && !code; i++)
-        code = add_object(a, &p.object[i], annotations_category(a, p.names[p.object[i].name], err), path, err);
+        code = add_object(a, &p, i, path, err);
     return code ? code : annotations_sort(a, err);
 }
 

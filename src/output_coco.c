@@ -39,7 +39,7 @@ static int add_object(coco_page *c, const samite_page *p, int at, const char *pa
     c->annotations[at] = (coco_annotation){
         .id = at + 1, .image_id = 1, .category_id = c->number[p->object[at].name],
         .box = {(double)b[0], (double)b[1], (double)b[2] - (double)b[0], (double)b[3] - (double)b[1]},
-        .score = (double)i->score, .mask = i->mask.runs ? &c->masks[at] : NULL,
+        .score = (double)i->score, .track = p->track ? &p->track[at] : NULL, .mask = i->mask.runs ? &c->masks[at] : NULL,
     };
     return code;
 }

@@ -122,6 +122,17 @@ static void test_round_trips(void **state)
     assert_string_equal(b.images[0].file, a.images[0].file);
     annotations_free(&b);
     free(data);
+
+    a.objects[2].has_track = true;
+    a.objects[2].track = 41;
+    assert_int_equal(cvat_write(&a, in_folder("c.xml"), NULL), SAMITE_OK);
+    data = slurp("c.xml", &size);
+    assert_int_equal(cvat_read(&b, data, size, "c.xml", NULL), SAMITE_OK);
+    check_same(&a, &b, true);
+    assert_string_equal(b.images[0].file, a.images[0].file);
+    assert_true(b.objects[2].has_track && b.objects[2].track == 41 && !b.objects[1].has_track);
+    annotations_free(&b);
+    free(data);
     annotations_free(&a);
 
     make_set(&a, false);
@@ -335,6 +346,25 @@ static int read_yaml(annotations *a, const char *data, size_t size, const char *
     "{\"images\":[{\"id\":7,\"file_name\":\"a\",\"width\":9,\"height\":9}],\"categories\":[{\"id\":0," \
     "\"name\":\"n\"}],\"annotations\":[{\"image_id\":7,\"category_id\":0,\"bbox\":[1,1,2,2]},{" ANNOTATIONS "}]}"
 
+#define CVAT(SHAPES) "<annotations><image name=\"a\" width=\"4\" height=\"3\">" SHAPES "</image></annotations>"
+#define CVAT_MASK(RUNS) CVAT("<mask label=\"x\" rle=\"" RUNS "\" left=\"1\" top=\"1\" width=\"3\" height=\"2\"/>")
+
+static void test_bad_cvat(void **state)
+{
+    (void)state;
+    refused(cvat_read, "<annotations>\n<image>", "line 2: an image without name");
+    refused(cvat_read, "<annotations>\n", "broken XML, line 2");
+    refused(cvat_read, "<a/>", "is this \"CVAT for images");
+    refused(cvat_read, "<annotations><track/></annotations>", "CVAT for video");
+    drops(cvat_read, CVAT_MASK("0, 2, 1, 1, 1"), 0, "do not fill");
+    drops(cvat_read, CVAT_MASK("0, 99999999999999999999, 1"), 0, "do not fill");
+    drops(cvat_read, CVAT("<mask label=\"x\" rle=\"0,6\" left=\"2\" top=\"1\" width=\"3\" height=\"2\"/>"), 0, "leave");
+    drops(cvat_read, CVAT("<box label=\"x\" xtl=\"1\" ytl=\"1\" xbr=\"0\" ybr=\"nan\"/>"), 0, "corners");
+    drops(cvat_read, CVAT("<polygon label=\"x\" points=\"1,1;2,2\"/>"), 0, "fewer than 3");
+    drops(cvat_read, CVAT("<polygon label=\"x\" points=\"1,1;2;3,4\"/>"), 0, "without numbers");
+    drops(cvat_read, CVAT("<polyline label=\"x\" points=\"1,1;2,2\"/>"), 0, "lines");
+}
+
 static void test_bad_input(void **state)
 {
     (void)state;
@@ -416,7 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trips), cmocka_unit_test(test_boxes), cmocka_unit_test(test_rings),
         cmocka_unit_test(test_geojson), cmocka_unit_test(test_cvat), cmocka_unit_test(test_label_map),
-        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_yolo),
+        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_bad_cvat), cmocka_unit_test(test_yolo),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -43,6 +43,7 @@ def main():
         p = subprocess.run([SAMITE, "eval", "--video", "--gt", os.path.join(out, "tracks.json"), "--dt",
                             os.path.join(out, "tracks.json"), "--json"], capture_output=True, text=True)
         assert p.returncode == 0 and json.loads(p.stdout)["video"]["HOTA"] == 1.0, p.stdout
+        formats(os.path.join(work, "tools"))
         lines, _ = run(0, movie, "--text", "person", "--score", "0.3", "--delay", "2")
         assert numbers(lines) == list(range(9)) and abs(lines[1]["time"] - 0.04) < 1e-6
         lines, _ = run(0, "-", *BOX, "--delay", "0", stdin=open(movie, "rb"))
@@ -58,6 +59,35 @@ def main():
         refused(work, movie)
         interrupted(work)
     print("cli_video: fine")
+
+
+def formats(out):
+    """Frames as annotation tools read them; ids of objects are kept where a format has a place for them."""
+    lines, _ = run(0, FRAMES, *BOX, "--object", "7", "--box", "2:5,5,40,40", "--to", "4", "--out", out, "--format",
+                   "coco,png,yolo,labelme,geojson,cvat,voc")
+    result = json.load(open(os.path.join(out, "result.json")))
+    assert [i["file_name"] for i in result["images"]] == ["%06d.jpg" % i for i in range(5)]
+    flat = [(line["frame"] + 1, o["id"], o["area"]) for line in lines for o in line["objects"]]
+    assert [(a["image_id"], a["track_id"], a["area"]) for a in result["annotations"]] == flat and len(flat) > 4
+    for name in ["labels/000003.txt", "voc/000003.xml", "labels/000003.png", "000003.geojson", "data.yaml"]:
+        assert os.path.exists(os.path.join(out, name)), name
+    ids = {o["id"] for o in lines[3]["objects"]}
+    assert {s["group_id"] for s in json.load(open(os.path.join(out, "labelme/000003.json")))["shapes"]} == ids
+    assert all(os.path.exists(os.path.join(out, "masks/000003_%d.png" % i)) for i in ids)
+    found = json.load(open(os.path.join(out, "000003.geojson")))["features"]
+    assert {f["properties"]["track_id"] for f in found} == ids
+    assert open(os.path.join(out, "result.cvat.xml")).read().count('<attribute name="track_id">') == len(flat)
+    # every format that can be read back gives the masks of result.json
+    for kind, path in [("labelme", "labelme"), ("cvat", "result.cvat.xml")]:
+        back = out + "." + kind + ".json"
+        p = subprocess.run([SAMITE, "convert-annotations", os.path.join(out, path), back, "--from", kind, "--to", "coco",
+                            "-q"], capture_output=True, text=True)
+        assert p.returncode == 0, p.stderr
+        p = subprocess.run([SAMITE, "eval", "--gt", os.path.join(out, "result.json"), "--dt", back, "--iou", "segm",
+                            "--json"], capture_output=True, text=True)
+        assert p.returncode == 0 and json.loads(p.stdout)["segm"]["stats"][0] == 1.0, (p.stdout, p.stderr)
+    run(2, FRAMES, *BOX, "--format", "coco")
+    run(2, FRAMES, *BOX, "--out", out, "--format", "overlay")
 
 
 def refused(work, movie):

@@ -27,7 +27,8 @@ typedef struct labelled_object {
     rle      mask;                /* runs == 0: none */
     outlines drawn;               /* polygons as a file had them; count == 0: none. Their union is meant */
     double   box[4];              /* x, y, width, height */
-    bool     has_box, crowd;
+    bool     has_box, crowd, has_track;
+    int64_t  track;               /* the same for an object on all frames of a video */
     double   score;               /* NAN: none */
 } labelled_object;
 
@@ -95,6 +96,7 @@ int yolo_write_names(const annotations *a, const char *path, samite_error *err);
 int coco_annotations_read(annotations *a, const char *data, size_t size, const char *name, samite_error *err);
 int labelme_read(annotations *a, const char *data, size_t size, const char *name, samite_error *err);
 int voc_read(annotations *a, const char *data, size_t size, const char *name, samite_error *err);
+int cvat_read(annotations *a, const char *data, size_t size, const char *name, samite_error *err);
 /* Into image `image`, whose size is known; classes are numbered as the categories are. */
 int yolo_read(annotations *a, int image, const char *data, size_t size, const char *name, samite_error *err);
 /* The "names" of a data.yaml, or one name a line. */

@@ -22,6 +22,7 @@ typedef struct coco_annotation {
     int64_t    id, image_id, category_id;
     double     box[4];              /* x, y, width, height */
     double     score;
+    const int64_t *track;           /* NULL: none */
     const rle *mask;                /* NULL: a box without segmentation, whose area is the box's */
 } coco_annotation;
 

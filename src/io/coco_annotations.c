@@ -59,6 +59,8 @@ static json_t *annotation_json(const annotations *a, size_t i, samite_error *err
     int bad = !j;
     if (j && isfinite(o->score))
         bad |= json_object_set_new(j, "score", json_real(o->score));
+    if (j && o->has_track)
+        bad |= json_object_set_new(j, "track_id", json_integer((json_int_t)o->track));
     if (j && (o->drawn.count || o->mask.runs))
         bad |= json_object_set_new(j, "segmentation", segmentation_json(o, err));
     if (!bad)
@@ -246,9 +248,11 @@ static bool read_box(labelled_object *out, const json_t *list)
 static int read_annotation(coco_reader *r, const json_t *o, size_t number, samite_error *err)
 {
     const json_t *shape = json_object_get(o, "segmentation"), *score = json_object_get(o, "score");
+    const json_t *track = json_object_get(o, "track_id");
     labelled_object out = {.image = index_of(r->images, json_object_get(o, "image_id")),
                            .category = index_of(r->categories, json_object_get(o, "category_id")),
-                           .score = json_is_number(score) ? json_number_value(score) : (double)NAN};
+                           .score = json_is_number(score) ? json_number_value(score) : (double)NAN,
+                           .has_track = json_is_integer(track), .track = (int64_t)json_integer_value(track)};
     const char *why = out.image < 0 ? "objects of images that the file does not list"
                       : out.category < 0 ? "objects of categories that the file does not list" : NULL;
     out.crowd = json_integer_value(json_object_get(o, "iscrowd")) != 0;

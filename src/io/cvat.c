@@ -71,6 +71,8 @@ static int add_object(text *t, const annotations *a, const labelled_object *o, s
     text_printf(t, " z_order=\"0\">");
     if (isfinite(o->score))
         text_printf(t, "<attribute name=\"score\">%.9g</attribute>", o->score);
+    if (o->has_track)
+        text_printf(t, "<attribute name=\"track_id\">%lld</attribute>", (long long)o->track);
     text_printf(t, "</%s>\n", element);
     rle_free(&r);
     return code;
@@ -80,6 +82,11 @@ int cvat_write(const annotations *a, const char *path, samite_error *err)
 {
     text t = {0};
     int code = SAMITE_OK;
+    const char *tracks = "";
+    for (size_t i = 0; i < a->count; i++)
+        if (a->objects[i].has_track)
+            tracks = "<attribute><name>track_id</name><mutable>False</mutable><input_type>number</input_type>"
+                     "<default_value>0</default_value><values>0&#10;1000000000&#10;1</values></attribute>";
     text_printf(&t,
                 "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<annotations>\n  <version>1.1</version>\n  <meta><task>"
                 "<labels>\n");
@@ -87,8 +94,8 @@ int cvat_write(const annotations *a, const char *path, samite_error *err)
         text_printf(&t, "    <label><name>");
         text_add_xml(&t, a->categories[i]);
         text_printf(&t, "</name><attributes><attribute><name>score</name><mutable>False</mutable><input_type>number"
-                        "</input_type><default_value>0</default_value><values>0&#10;1&#10;0.000001</values></attribute>"
-                        "</attributes></label>\n");
+                        "</input_type><default_value>0</default_value><values>0&#10;1&#10;0.000001</values>"
+                        "</attribute>%s</attributes></label>\n", tracks);
     }
     text_printf(&t, "  </labels></task></meta>\n");
     for (size_t i = 0; i < a->image_count && !code; i++) {

@@ -96,6 +96,8 @@ static json_t *feature(const annotations *a, const labelled_object *o, json_int_
     json_t *properties = json_object_get(f, "properties");
     if (f && isfinite(o->score))
         json_object_set_new(properties, "score", json_real(o->score));
+    if (f && o->has_track)
+        json_object_set_new(properties, "track_id", json_integer((json_int_t)o->track));
     if (f && o->mask.runs)
         json_object_set_new(properties, "area_pixels", json_integer((json_int_t)rle_area(&o->mask)));
     if (!f)

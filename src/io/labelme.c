@@ -30,7 +30,7 @@ static json_t *points_json(const double *xy, size_t points)
     return list;
 }
 
-/* One shape. Several of one object share a group_id. */
+/* One shape. Several of one object, and an object on several frames, share a group_id (-1: none). */
 static int add_shape(json_t *shapes, const char *label, const char *type, json_t *points, json_int_t group,
                      double score)
 {
@@ -38,7 +38,7 @@ static int add_shape(json_t *shapes, const char *label, const char *type, json_t
                           "flags", "description", "");
     if (!o)
         return -1;
-    int bad = json_object_set_new(o, "group_id", group ? json_integer(group) : json_null());
+    int bad = json_object_set_new(o, "group_id", group < 0 ? json_null() : json_integer(group));
     if (isfinite(score))
         bad |= json_object_set_new(o, "score", json_real(score));
     return bad | json_array_append_new(shapes, o);
@@ -48,16 +48,18 @@ static int add_object(json_t *shapes, const annotations *a, const labelled_objec
                       samite_error *err)
 {
     const char *label = a->categories[o->category];
+    json_int_t group = o->has_track ? (json_int_t)o->track : -1;
     if (!o->mask.runs && !o->drawn.count) {
         const double corners[4] = {o->box[0], o->box[1], o->box[0] + o->box[2], o->box[1] + o->box[3]};
-        int bad = add_shape(shapes, label, "rectangle", points_json(corners, 2), 0, o->score);
+        int bad = add_shape(shapes, label, "rectangle", points_json(corners, 2), group, o->score);
         return bad ? fail(err, SAMITE_RESOURCE, "out of memory for labelme shapes") : SAMITE_OK;
     }
     outlines p;
     int code = object_outlines(&p, o, err);
+    if (group < 0 && p.count > 1)
+        group = number;
     for (size_t i = 0, at = 0; !code && i < p.count; at = p.ends[i++])
-        if (add_shape(shapes, label, "polygon", points_json(p.xy + 2 * at, p.ends[i] - at), p.count > 1 ? number : 0,
-                      o->score))
+        if (add_shape(shapes, label, "polygon", points_json(p.xy + 2 * at, p.ends[i] - at), group, o->score))
             code = fail(err, SAMITE_RESOURCE, "out of memory for labelme shapes");
     outlines_free(&p);
     return code;

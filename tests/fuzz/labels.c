@@ -23,6 +23,8 @@ static void read_one(annotations *a, int kind, const char *s, size_t size)
         yolo_read_names(a, s, size, "fuzz.yaml", &err);
     else if (kind == 4)
         georef_parse_world(&g, s, size, "fuzz", &err);
+    else if (kind == 7)
+        cvat_read(a, s, size, "fuzz", &err);
     else if (kind == 5 && annotations_category(a, "one", &err) == 0 && annotations_add_image(a, "x", 50, 40, &err) == 0)
         yolo_read(a, 0, s, size, "fuzz", &err);
     else if (kind == 6 &&
@@ -40,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     char *copy = malloc(size > 1 ? size - 1 : 1);
     memcpy(copy, data + 1, size - 1);          /* no byte more than there are */
-    read_one(&a, data[0] % 7, copy, size - 1);
+    read_one(&a, data[0] % 8, copy, size - 1);
     for (size_t i = 0; i < a.count; i++) {
         const labelled_object *o = &a.objects[i];
         rle r;
