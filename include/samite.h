@@ -484,6 +484,25 @@ SAMITE_API int samite_export_onnx(samite_model *m, const samite_export_options *
 SAMITE_API int samite_export_paddle(samite_model *m, const samite_export_options *o, samite_error *err);
 /* Ascend NPUs: the ONNX files in the form that ATC likes best, and convert.sh with its command lines. */
 SAMITE_API int samite_export_ascend(samite_model *m, const samite_export_options *o, samite_error *err);
+typedef struct samite_import_options {
+    size_t      size;                  /* set by the initializer */
+    const char *path;                  /* a folder of exported files, or one: PART.onnx, PART.json, PART.pdiparams, .pdparams */
+    const char *out;                   /* .safetensors or .pt */
+    const char *base;                  /* a model that gives what the files do not hold; NULL = it is left out */
+    samite_progress_fn progress;       /* stage "import"; may be NULL */
+    void       *user;                  /* handed to progress */
+} samite_import_options;
+#define SAMITE_IMPORT_OPTIONS_INIT {sizeof(samite_import_options), NULL, NULL, NULL, NULL, NULL}
+typedef struct samite_imported {
+    int  files;                        /* read */
+    int  tensors, from_base, missing;  /* of the network: taken from the files, from `base`, in neither */
+    int  rounded;                      /* of `tensors`: stored as f16 */
+    char first_missing[160];           /* its name, or "" */
+} samite_imported;
+
+/* Weights back from files that samite exported, for ONNX Runtime or PaddlePaddle, under the official names; bit by bit
+ * those that were exported, unless they were rounded to f16. */
+SAMITE_API int samite_import(const samite_import_options *o, samite_imported *out, samite_error *err);
 /* Runs the files of `folder` in another engine and compares every output with the model's. SAMITE_FAILED when one differs
  * by more than 1e-3 of its largest value (or of 1), or its cosine is below 0.9999; with `half`: 0.05 and 0.999. */
 SAMITE_API int samite_export_check(samite_model *m, const samite_export_options *o, samite_error *err);

@@ -26,6 +26,13 @@ static const char *file_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* What a file says about itself: pairs, NULL at the end. */
+#define META(name, m, p, json) \
+    const char *name[][2] = { \
+        {"samite.part", export_part_name(p)}, {CONFIG_KEY, json}, {"samite.source", file_of((m)->n->source)}, \
+        {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"}, \
+        {NULL, NULL}}
+
 /* ---- ONNX ---- */
 
 /* The part, and where the batch is free the same for another batch, from which follows what depends on it. */
@@ -50,10 +57,7 @@ static int write_graph(graph *g, const graph *other, const samite_model *m, expo
     char *json = config_to_json(&m->n->net->c);
     if (!json)
         return fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
-    const char *meta[][2] = {
-        {"samite.part", export_part_name(p)}, {CONFIG_KEY, json}, {"samite.source", file_of(m->n->source)},
-        {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"},
-        {NULL, NULL}};
+    META(meta, m, p, json);
     uint64_t bytes = graph_weight_bytes(g) / (o->half ? 2 : 1);
     onnx_options as = {.name = export_part_name(p),
                        .version = SAMITE_VERSION,
@@ -148,12 +152,15 @@ static int write_paddle(const samite_model *m, export_part p, const samite_expor
 {
     graph g;
     part_options options = {.batch = 1, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
-    char *prefix = path_join(o->folder, export_part_name(p));
+    char *prefix = path_join(o->folder, export_part_name(p)), *json = config_to_json(&m->n->net->c);
+    META(notes, m, p, json);
     int code = export_part_graph(&g, m->n->net, p, &options, err);
     if (!code)
-        code = prefix ? graph_to_paddle(&g, prefix, values_of, m->n, err)
-                      : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
+        code = prefix && json
+                   ? graph_to_paddle(&g, prefix, (const char *const(*)[2])notes, values_of, m->n, err)
+                   : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
     graph_close(&g);
+    free(json);
     free(prefix);
     return code;
 }

@@ -22,6 +22,8 @@ int graph_to_onnx(graph *g, const char *path, const onnx_options *o, samite_erro
 
 /* The numbers of an initializer from those of its parameter. */
 void view_fill(float *out, const weight_view *v, const float *values);
+/* The way back: rows of the parameter from what was stored of them; other rows are left alone. v->rows is not 0. */
+void view_take(float *out, const weight_view *v, const float *stored);
 /* Bytes of all weights the graph needs. */
 uint64_t graph_weight_bytes(graph *g);
 

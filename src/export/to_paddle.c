@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "export/assemble.h"
 #include "formats/paddle.h"
 
 typedef struct emitter {
@@ -392,7 +393,8 @@ static int write_parameters(graph *g, const char *path, param_values values, voi
     return code;
 }
 
-int graph_to_paddle(graph *g, const char *prefix, param_values values, void *user, samite_error *err)
+int graph_to_paddle(graph *g, const char *prefix, const char *const (*notes)[2], param_values values, void *user,
+                    samite_error *err)
 {
     text program = {0}, parameters = {0};
     if (g->error.code)
@@ -409,7 +411,7 @@ int graph_to_paddle(graph *g, const char *prefix, param_values values, void *use
         code = write_parameters(g, parameters.data, values, user, err);
     }
     if (!code)
-        code = pir_write(&e.p, program.data, err);
+        code = pir_write(&e.p, program.data, notes, err);
     pir_free(&e.p);
     free(e.id);
     text_free(&program);
@@ -419,19 +421,11 @@ int graph_to_paddle(graph *g, const char *prefix, param_values values, void *use
 
 /* ---- all weights ---- */
 
-static bool is_linear(const sam3 *m, const param *p)
-{
-    for (size_t i = 0; i < m->all.layer_count; i++)
-        if (m->all.layers[i].kind == LAYER_LINEAR && m->all.layers[i].linear->w == p)
-            return p->t.axes == 2;
-    return false;
-}
-
 /* One array; matrices of linear layers turned. false: out of memory. */
 static bool put_array(file_writer *w, const sam3 *m, const param *p, param_values values, void *user)
 {
     text part = {0};
-    weight_view view = {.p = p, .rows = p->t.dim[0], .transpose = is_linear(m, p)};
+    weight_view view = {.p = p, .rows = p->t.dim[0], .transpose = is_linear_matrix(m, p)};
     int64_t turned[2] = {p->t.dim[1], p->t.dim[0]};
     size_t bytes = (size_t)tensor_count(&p->t) * sizeof(float);
     float *from = values(user, p), *to = malloc(bytes ? bytes : 1);

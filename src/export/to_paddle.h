@@ -5,8 +5,9 @@
 #include "export/to_onnx.h"
 #include "model/sam3.h"
 
-/* Writes PREFIX.json and PREFIX.pdiparams. */
-int graph_to_paddle(graph *g, const char *prefix, param_values values, void *user, samite_error *err);
+/* Writes PREFIX.json and PREFIX.pdiparams. notes: as pir_write has them. */
+int graph_to_paddle(graph *g, const char *prefix, const char *const (*notes)[2], param_values values, void *user,
+                    samite_error *err);
 
 /* Writes all weights under their official names as f32; matrices of linear layers are [in, out], as Paddle's layers
  * want them. */

@@ -14,29 +14,56 @@ static int64_t source_row(const weight_view *v, int64_t i)
 
 enum { TILE = 32 };     /* rows and columns that are turned together, so that both sides stay in the cache */
 
-static void turn_tile(float *out, const weight_view *v, const float *values, int64_t cols, int64_t i0, int64_t c0)
+/* Between rows of a parameter and columns of its transposed view; `back`: to the parameter. */
+static void turn_tile(float *out, const weight_view *v, const float *in, int64_t cols, int64_t i0, int64_t c0,
+                      bool back)
 {
     int64_t i1 = i0 + TILE < v->rows ? i0 + TILE : v->rows, c1 = c0 + TILE < cols ? c0 + TILE : cols;
     for (int64_t i = i0; i < i1; i++) {
-        const float *row = values + source_row(v, i) * cols;
+        int64_t row = source_row(v, i) * cols;
         for (int64_t c = c0; c < c1; c++)
-            out[c * v->rows + i] = row[c];
+            if (back)
+                out[row + c] = in[c * v->rows + i];
+            else
+                out[c * v->rows + i] = in[row + c];
     }
+}
+
+static void turn(float *out, const weight_view *v, const float *in, int64_t cols, bool back)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < v->rows; i += TILE)
+        for (int64_t c = 0; c < cols; c += TILE)
+            turn_tile(out, v, in, cols, i, c, back);
+}
+
+static int64_t columns_of(const weight_view *v)
+{
+    int64_t rows = v->p->t.axes ? v->p->t.dim[0] : 1;
+    return rows ? tensor_count(&v->p->t) / rows : 0;
 }
 
 void view_fill(float *out, const weight_view *v, const float *values)
 {
-    int64_t cols = v->p->t.dim[0] ? tensor_count(&v->p->t) / v->p->t.dim[0] : 0;
+    int64_t cols = columns_of(v);
     if (!v->rows) {
         memcpy(out, values, sizeof *out * (size_t)tensor_count(&v->p->t));
     } else if (v->transpose) {
-#pragma omp parallel for schedule(static)
-        for (int64_t i = 0; i < v->rows; i += TILE)
-            for (int64_t c = 0; c < cols; c += TILE)
-                turn_tile(out, v, values, cols, i, c);
+        turn(out, v, values, cols, false);
     } else {
         for (int64_t i = 0; i < v->rows; i++)
             memcpy(out + i * cols, values + source_row(v, i) * cols, sizeof *out * (size_t)cols);
+    }
+}
+
+void view_take(float *out, const weight_view *v, const float *stored)
+{
+    int64_t cols = columns_of(v);
+    if (v->transpose) {
+        turn(out, v, stored, cols, true);
+    } else {
+        for (int64_t i = 0; i < v->rows; i++)
+            memcpy(out + source_row(v, i) * cols, stored + i * cols, sizeof *out * (size_t)cols);
     }
 }
 

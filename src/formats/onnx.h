@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/tensor_list.h"
 
 #define ONNX_OPSET 17
 #define ONNX_IR    8
@@ -92,6 +93,8 @@ typedef struct onnx_file {
 int  onnx_open(onnx_file *out, const char *path, samite_error *err);
 void onnx_close(onnx_file *f);
 const onnx_tensor_info *onnx_find_tensor(const onnx_file *f, const char *name);
+/* Adds all tensors and metadata to a list; the tensors point into the mapped files. */
+int onnx_list_weights(const onnx_file *f, tensor_list *list, samite_error *err);
 /* Text of a metadata entry; yours to free. NULL: absent or out of memory. */
 char *onnx_meta(const onnx_file *f, const char *key);
 

@@ -315,13 +315,47 @@ const onnx_tensor_info *onnx_find_tensor(const onnx_file *f, const char *name)
     return NULL;
 }
 
+/* A name with its end; yours to free. NULL: out of memory. */
+static char *name_copy(onnx_name n)
+{
+    text copy = {0};
+    text_add(&copy, n.s, n.n);
+    return copy.data;
+}
+
+static int list_one(tensor_list *list, const onnx_tensor_info *t, samite_error *err)
+{
+    char *name = name_copy(t->name);
+    weight w = {.name = name, .axes = t->axes, .data = t->data};
+    for (int i = 0; i < t->axes; i++)
+        w.dim[i] = t->dim[i];
+    int code = name && onnx_type_back(&w.type, t->type) ? 0 : fail(err, SAMITE_RESOURCE, "out of memory");
+    if (!code && t->data) {
+        weight_set_strides(&w);
+        code = tensor_list_add(list, &w, err);
+    }
+    free(name);
+    return code;
+}
+
+int onnx_list_weights(const onnx_file *f, tensor_list *list, samite_error *err)
+{
+    int code = 0;
+    for (size_t i = 0; i < f->tensors && !code; i++)
+        code = list_one(list, &f->tensor[i], err);
+    for (size_t i = 0; i + 1 < f->metas && !code; i += 2) {
+        char *key = name_copy(f->meta[i]), *value = name_copy(f->meta[i + 1]);
+        code = key && value ? tensor_list_note(list, key, value, err) : fail(err, SAMITE_RESOURCE, "out of memory");
+        free(key);
+        free(value);
+    }
+    return code;
+}
+
 char *onnx_meta(const onnx_file *f, const char *key)
 {
     for (size_t i = 0; i + 1 < f->metas; i += 2)
-        if (onnx_is(f->meta[i], key)) {
-            text copy = {0};
-            text_add(&copy, f->meta[i + 1].s, f->meta[i + 1].n);
-            return copy.data;
-        }
+        if (onnx_is(f->meta[i], key))
+            return name_copy(f->meta[i + 1]);
     return NULL;
 }

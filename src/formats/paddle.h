@@ -1,6 +1,6 @@
 /* paddle.h - PaddlePaddle 3 files: programs (PIR JSON), parameters (.pdiparams) and state dictionaries (.pdparams).
  *
- * Programs are written in file version 1, which every 3.x reads.
+ * Programs are written in file version 1, which every 3.x reads. Reading takes weights back; it copies nothing.
  */
 #ifndef FORMATS_PADDLE_H
 #define FORMATS_PADDLE_H
@@ -8,8 +8,10 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/tensor_list.h"
 
-#define PADDLE_AXES 4
+#define PADDLE_AXES  4
+#define PADDLE_NOTES "samite"        /* key of our own notes in a program, which PaddlePaddle does not look at */
 
 /* A program being put together; out of memory shows in `ops.failed`. Values are numbered from 1. */
 typedef struct pir {
@@ -44,8 +46,8 @@ int  pir_full(pir *p, dtype type, double v, int axes, const int64_t *dim);
 int  pir_integers(pir *p, const int64_t *v, int count);
 int  pir_list(pir *p, const int *value, int count, dtype type, int axes, const int64_t (*dim)[PADDLE_AXES]);
 
-/* The whole file. */
-int  pir_write(pir *p, const char *path, samite_error *err);
+/* The whole file. notes: pairs for PADDLE_NOTES, NULL, NULL at the end; or NULL. */
+int  pir_write(pir *p, const char *path, const char *const (*notes)[2], samite_error *err);
 
 /* The bytes in front of a tensor's data in a .pdiparams file, whose tensors come in ascending order of their names. */
 void paddle_tensor_head(text *out, dtype type, int axes, const int64_t *dim);
@@ -55,5 +57,13 @@ void paddle_state_begin(text *out);
 void paddle_array_head(text *out, const char *name, dtype type, int axes, const int64_t *dim);
 void paddle_array_tail(text *out);
 void paddle_state_end(text *out, const char *const *name, size_t count);
+
+/* ---- reading ---- */
+
+/* Adds the arrays of a .pdparams file; they point into `data`. */
+int paddle_state_read(tensor_list *list, const uint8_t *data, size_t size, const char *path, samite_error *err);
+/* Adds the parameters of a program, which point into its parameter file, and its notes. Files that do not belong
+ * together or are cut off are refused. */
+int paddle_program_read(tensor_list *list, const file_map *program, const file_map *parameters, samite_error *err);
 
 #endif

@@ -1,7 +1,9 @@
 /* paddle_program.c - PIR programs as JSON text. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "formats/paddle.h"
 
 static const char *element_of(dtype d)
@@ -267,18 +269,32 @@ int pir_list(pir *p, const int *value, int count, dtype type, int axes, const in
     return v;
 }
 
-int pir_write(pir *p, const char *path, samite_error *err)
+/* The notes as a JSON object in one line; yours to free. NULL: out of memory. */
+static char *notes_text(const char *const (*notes)[2])
+{
+    json_t *o = json_object();
+    for (int i = 0; o && notes && notes[i][0]; i++)
+        json_object_set_new(o, notes[i][0], json_name(notes[i][1]));
+    char *s = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return s;
+}
+
+int pir_write(pir *p, const char *path, const char *const (*notes)[2], samite_error *err)
 {
     file_writer w;
-    if (p->ops.failed)
-        return fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
-    int code = file_writer_open(&w, path, err);
-    if (code)
+    char *told = notes_text(notes);
+    int code = told && !p->ops.failed ? file_writer_open(&w, path, err)
+                                      : fail(err, SAMITE_RESOURCE, "not enough memory to write %s", path);
+    if (code) {
+        free(told);
         return code;
+    }
     file_printf(&w,
                 "{\"base_code\":{\"magic\":\"pir\",\"trainable\":true,\"version\":1},\"program\":{\"regions\":[{\"#\":"
                 "\"region_0\",\"blocks\":[{\"#\":\"block_0\",\"args\":[],\"ops\":[\n");
     file_write(&w, p->ops.data ? p->ops.data : "", p->ops.size);
-    file_printf(&w, "\n]}]}]}}\n");
+    file_printf(&w, "\n]}]}]},\"" PADDLE_NOTES "\":%s}\n", told);
+    free(told);
     return file_writer_commit(&w, err);
 }

@@ -188,6 +188,19 @@ static void push_counted_text(pickle *p, int width)
     push_text(p, PICKLE_TEXT, bytes(p, size), (size_t)size);
 }
 
+/* Bytes stay where they are: arrays may be larger than what a pickle may need of memory. */
+static void push_bytes(pickle *p, int width)
+{
+    uint64_t size = number(p, width);
+    const uint8_t *b = bytes(p, size);
+    pickle_value *v = new_value(p, PICKLE_BYTES);
+    if (!p->code) {
+        v->text.s = (const char *)b;
+        v->text.size = (size_t)size;
+    }
+    push(p, v);
+}
+
 static void push_integer(pickle *p, pickle_kind kind, int64_t n)
 {
     pickle_value *v = new_value(p, kind);
@@ -411,7 +424,10 @@ static pickle_value *call(pickle *p, pickle_value *function, pickle_value *args)
         return ordered_dict(p, args);
     if (first && strcmp(name, "torch.Size") == 0)
         return first;
-    return opaque(p, name);
+    pickle_value *made = opaque(p, name);
+    if (!p->code)
+        made->text.args = args;
+    return made;
 }
 
 static void reduce(pickle *p)
@@ -419,6 +435,15 @@ static void reduce(pickle *p)
     pickle_value *args = pop(p), *function = pop(p);
     if (!p->code)
         push(p, call(p, function, args));
+}
+
+/* BUILD: nothing that is known here has a state; others remember it. */
+static void set_state(pickle *p)
+{
+    const pickle_value *state = pop(p);
+    pickle_value *object = top(p);
+    if (!p->code && object->kind == PICKLE_OPAQUE)
+        object->text.state = state;
 }
 
 /* OBJ and INST: a class with arguments above a mark. */
@@ -498,9 +523,12 @@ static bool step_value(pickle *p, uint8_t op)
     case 0x8A: push_long(p, number(p, 1)); return true;
     case 0x8B: push_long(p, number(p, 4)); return true;
     case 'G': push_float(p); return true;
-    case 'X': case 'T': case 'B': push_counted_text(p, 4); return true;
-    case 0x8C: case 'U': case 'C': push_counted_text(p, 1); return true;
-    case 0x8D: case 0x8E: case 0x96: push_counted_text(p, 8); return true;
+    case 'X': case 'T': push_counted_text(p, 4); return true;
+    case 0x8C: case 'U': push_counted_text(p, 1); return true;
+    case 0x8D: push_counted_text(p, 8); return true;
+    case 'C': push_bytes(p, 1); return true;
+    case 'B': push_bytes(p, 4); return true;
+    case 0x8E: case 0x96: push_bytes(p, 8); return true;
     case ')': push(p, new_value(p, PICKLE_TUPLE)); return true;
     case ']': case 0x8F: push(p, new_value(p, PICKLE_LIST)); return true;
     case '}': push(p, new_value(p, PICKLE_DICT)); return true;
@@ -541,7 +569,7 @@ static bool step_work(pickle *p, uint8_t op)
     case 0x93: global_by_stack(p); return true;
     case 'R': case 0x81: reduce(p); return true;
     case 0x92: pop(p); reduce(p); return true;          /* keyword arguments do not matter here */
-    case 'b': pop(p); top(p); return true;              /* state of an object: nothing that is built has any */
+    case 'b': set_state(p); return true;
     case 'o': object_above_mark(p, false); return true;
     case 'i': object_above_mark(p, true); return true;
     case 'Q': persistent(p); return true;
@@ -619,7 +647,7 @@ const pickle_value *pickle_get(const pickle_value *dict, const char *key)
 
 const char *pickle_describe(const pickle_value *v, char *out, size_t room)
 {
-    static const char *const words[] = {"None", "a boolean", "an integer", "a number", "text", "a tuple", "a list",
+    static const char *const words[] = {"None", "a boolean", "an integer", "a number", "text", "bytes", "a tuple", "a list",
                                         "a dict", "a class", "a storage", "a tensor"};
     if (v->kind == PICKLE_OPAQUE)
         snprintf(out, room, "an object of %s", v->text.s);

@@ -8,13 +8,15 @@
 
 typedef enum pickle_kind {
     PICKLE_NONE, PICKLE_BOOL, PICKLE_INT, PICKLE_FLOAT,
-    PICKLE_TEXT,        /* str or bytes: text.s, NUL-terminated behind text.size bytes */
+    PICKLE_TEXT,        /* text.s, NUL-terminated behind text.size bytes */
+    PICKLE_BYTES,       /* text.s points at text.size bytes of the pickle itself, without an end */
     PICKLE_TUPLE, PICKLE_LIST,
     PICKLE_DICT,        /* items alternate key, value; a later pair replaces an earlier one with the same key */
     PICKLE_GLOBAL,      /* a class or function by name, "module.name" in text */
     PICKLE_STORAGE,     /* what a persistent id describes: items = the id's tuple */
     PICKLE_TENSOR,
-    PICKLE_OPAQUE       /* made by a class or function that is not known here; its name in text */
+    PICKLE_OPAQUE       /* made by a class or function that is not known here: its name in text, what it was called with
+                         * and what was set afterwards in args and state, NULL where there was nothing */
 } pickle_kind;
 
 typedef struct pickle_value pickle_value;
@@ -28,7 +30,7 @@ struct pickle_value {
     union {
         int64_t integer;           /* also PICKLE_BOOL */
         double  real;
-        struct { const char *s; size_t size; } text;
+        struct { const char *s; size_t size; const pickle_value *args, *state; } text;
         struct { pickle_value **item; size_t count, room; } list;
         pickle_tensor tensor;
     };

@@ -155,6 +155,9 @@ static int check(const config *c, const char *path, samite_error *err)
                     path, c->vit_heads, c->vit_dim, CONFIG_KEY);
     if (c->d % 8 || c->vit_dim % 8)
         return fail(err, SAMITE_INPUT, "%s: widths %d and %d are no multiples of 8", path, c->d, c->vit_dim);
+    if (c->text_layers > 256 || c->enc_layers > 64 || c->dec_layers > 64 || c->geo_layers > 64)
+        return fail(err, SAMITE_INPUT, "%s: more layers than SAM 3 can have (%d for text, %d, %d and %d in the detector)",
+                    path, c->text_layers, c->enc_layers, c->dec_layers, c->geo_layers);
     if (c->context > 256 || c->queries > 4096)
         return fail(err, SAMITE_INPUT, "%s: %d text positions and %d queries are more than SAM 3 has", path, c->context,
                     c->queries);
