@@ -300,7 +300,7 @@ static void test_group_norm(void **state)
 /* A shape of attention and what it is combined with. */
 typedef struct attention_case {
     int64_t batch, heads, dim, nq, nk;
-    enum { ROPE = 1, CAUSAL = 2, MASK = 4, BIAS = 8, SHARED = 16, LOOSE = 32, ALL_MASKED = 64 } with;
+    enum { ROPE = 1, CAUSAL = 2, MASK = 4, BIAS = 8, SHARED = 16, LOOSE = 32, ALL_MASKED = 64, NARROW = 128 } with;
     int64_t rope_keys;
 } attention_case;
 
@@ -325,6 +325,9 @@ static const attention_case attention_cases[] = {
     {1, 2, 64, 6, 0, 0, 0},
     {40, 8, 64, 8, 9, ROPE, 9},
     {1, 1, 8, 700, 9, 0, 0},
+    {1, 1, 256, 53, 300, ROPE | NARROW, 290},
+    {2, 2, 64, 31, 77, MASK | LOOSE | NARROW, 0},
+    {1, 2, 40, 9, 40, NARROW, 0},
 };
 enum { ATTENTION_CASES = sizeof attention_cases / sizeof *attention_cases };
 
@@ -368,6 +371,7 @@ static attention_setup case_setup(const attention_case *s)
                            .nk = s->nk,
                            .q_stride = cols + gap,
                            .k_stride = cols + gap,
+                           .v_dim = s->with & NARROW ? s->dim / 32 * 8 : 0,
                            .v_stride = cols + 2 * gap,
                            .y_stride = cols + gap,
                            .q_batch = s->nq * (cols + gap),
@@ -471,6 +475,8 @@ static void test_attention_backward(void **state)
 {
     for (int i = 0; i < ATTENTION_CASES; i++) {
         const attention_case *s = &attention_cases[i];
+        if (s->with & NARROW)
+            continue;
         attention_setup t = case_setup(s);
         const attention_args *a = &t.a;
         int64_t items = s->with & SHARED ? 1 : a->batch;

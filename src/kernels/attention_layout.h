@@ -17,12 +17,18 @@ enum {
 };
 
 typedef struct attention_layout {
-    int64_t keys, width;                /* padded nk and dim */
+    int64_t keys, width;                /* padded nk and v_dim */
     int64_t key_floats, value_floats, bias_floats, slice_floats;
     int64_t slices, wave;               /* all, and at most per wave */
 } attention_layout;
 
 attention_layout attention_layout_of(const attention_args *a);
+
+/* Values per head of v and y. */
+static inline int64_t attention_value_dim(const attention_args *a)
+{
+    return a->v_dim ? a->v_dim : a->dim;
+}
 
 /* Backward keeps queries and keys alike, each as rows and turned; waves stay within a batch item. */
 typedef struct backward_layout {

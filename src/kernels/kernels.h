@@ -17,8 +17,9 @@ typedef enum activation { ACT_NONE, ACT_RELU, ACT_GELU, ACT_SIGMOID } activation
 /* softmax(scale q k^T + bias) v for every batch item and head. Head h of a row are the `dim` values from h * dim on. */
 typedef struct attention_args {
     float       *y;                 /* [batch, nq, heads * dim], row stride y_stride */
-    const float *q, *k, *v;         /* rows of heads * dim values */
+    const float *q, *k, *v;         /* rows of heads * dim values; v and y: of heads * v_dim */
     int64_t batch, heads, dim, nq, nk;
+    int64_t v_dim;                  /* 0: dim. Backward takes dim only */
     int64_t q_stride, k_stride, v_stride, y_stride;   /* elements from one row to the next */
     int64_t q_batch, k_batch, v_batch, y_batch;       /* elements from one batch item to the next; 0: shared by all */
     float   scale;                  /* usually 1 / sqrt(dim) */
@@ -83,7 +84,7 @@ typedef struct kernels {
      * Tolerance 1e-5 */
     void (*group_norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
                        int64_t batch, int64_t pixels, int64_t channels, int64_t groups, float eps, bool relu);
-    /* See attention_args. 1e-5. dim is a multiple of 8 up to 256. */
+    /* See attention_args. 1e-5. dim and v_dim are multiples of 8 up to 256. */
     void (*attention)(const attention_args *a);
     /* The same with q, k, v and the weights rounded to bf16 before they are multiplied (sums and softmax stay f32) where
      * the CPU has instructions for that, else in f32. 1.5e-2 */

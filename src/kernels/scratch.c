@@ -8,7 +8,8 @@ static int64_t round_up(int64_t n, int64_t to)
 
 attention_layout attention_layout_of(const attention_args *a)
 {
-    attention_layout l = {.keys = round_up(a->nk, ATTENTION_PAD), .width = round_up(a->dim, ATTENTION_PAD / 4)};
+    attention_layout l = {.keys = round_up(a->nk, ATTENTION_PAD),
+                          .width = round_up(attention_value_dim(a), ATTENTION_PAD / 4)};
     int64_t waves;
 
     l.key_floats = l.keys * a->dim;

@@ -98,30 +98,54 @@ static tensor *look_at_picture(run *r, const memory_layer *l, tensor *x, const f
     return attend_add(r, x, &l->self, t, t, t, &o);
 }
 
-static tensor *look_back(run *r, const memory_layer *l, tensor *x, tensor *keys, const memories *past)
+static tensor *queries(run *r, const memory_layer *l, tensor *x)
 {
-    attend_options o = {.rope = past->rotations, .rope_rows = x->dim[1],
+    return linear(r, norm(r, x, &l->norm2), &l->cross.q);
+}
+
+static tensor *look_back(run *r, const memory_layer *l, tensor *x, tensor *q, tensor *keys, const memories *past)
+{
+    attend_options o = {.heads = l->cross.heads, .rope = past->rotations, .rope_rows = x->dim[1],
                         .rope_keys = past->tokens->dim[1] - past->pointer_rows};
-    x = attend_add(r, x, &l->cross, norm(r, x, &l->norm2), keys, past->tokens, &o);
+    tensor *y = attention_linear(r, q, linear(r, keys, &l->cross.k), past->tokens, &l->cross.v, &o);
+    x = linear_add(r, y, &l->cross.out, x);
     return feed_forward_add(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
+}
+
+tensor *memory_begin(run *r, const memory *m, tensor *image, tensor *codes, const float *rotations)
+{
+    size_t mark = run_mark(r);
+    run_part(r, "memory.layer.0");
+    tensor *x = reshape(r, image, 3, (int64_t[]){1, codes->dim[0], m->d});
+    x = add(r, x, scale(r, codes, CODE_SHARE));
+    return run_keep(r, mark, look_at_picture(r, &m->layer[0], x, rotations));
+}
+
+tensor *memory_look(run *r, const memory *m, tensor *begun, const memories *past)
+{
+    size_t mark = run_mark(r);
+    int64_t batch = past->tokens->dim[0];
+    tensor *keys = add(r, past->tokens, past->places), *x = begun;
+    size_t inner = run_mark(r);
+    for (int i = 0; i < MEMORY_LAYERS; i++) {
+        const memory_layer *l = &m->layer[i];
+        run_part(r, "memory.layer.%d", i);
+        if (i)
+            x = look_at_picture(r, l, x, past->rotations);
+        tensor *q = queries(r, l, x);
+        if (x->dim[0] < batch) {       /* until here all objects share the work */
+            x = repeat(r, x, batch);
+            q = repeat(r, q, batch);
+        }
+        x = run_keep(r, inner, look_back(r, l, x, q, keys, past));
+    }
+    return run_keep(r, mark, norm(r, x, &m->norm));
 }
 
 tensor *memory_attend(run *r, const memory *m, tensor *image, tensor *codes, const memories *past)
 {
     size_t mark = run_mark(r);
-    int64_t batch = past->tokens->dim[0], n = codes->dim[0];
-    tensor *keys = add(r, past->tokens, past->places);
-    tensor *x = reshape(r, image, 3, (int64_t[]){1, n, m->d});
-    x = add(r, x, scale(r, codes, CODE_SHARE));
-    size_t inner = run_mark(r);
-    for (int i = 0; i < MEMORY_LAYERS; i++) {
-        run_part(r, "memory.layer.%d", i);
-        x = look_at_picture(r, &m->layer[i], x, past->rotations);
-        if (i == 0)
-            x = repeat(r, x, batch);       /* until here all objects share the work */
-        x = run_keep(r, inner, look_back(r, &m->layer[i], x, keys, past));
-    }
-    return run_keep(r, mark, norm(r, x, &m->norm));
+    return run_keep(r, mark, memory_look(r, m, memory_begin(r, m, image, codes, past->rotations), past));
 }
 
 /* Sines, then cosines of each distance: [pointers, d]. */
@@ -151,20 +175,30 @@ static tensor *stretch(run *r, tensor *table, const int *row, int count, int64_t
     return y;
 }
 
-tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance,
-                      int pointers)
+tensor *memory_places_each(run *r, const memory *m, tensor *grid, int64_t batch, const int *age, int maps,
+                           const float *distance, int pointers)
 {
     run_part(r, "memory.places");
     size_t mark = run_mark(r);
-    int64_t n = grid->dim[0];
+    int64_t n = grid->dim[0], rows = m->d / m->width;
     tensor *table = reshape(r, run_param(r, m->age), 2, (int64_t[]){MEMORY_FRAMES, m->width});
-    tensor *y = reshape(r, stretch(r, table, age, maps, n), 3, (int64_t[]){maps, n, m->width});
-    y = reshape(r, add(r, y, grid), 2, (int64_t[]){maps * n, m->width});
+    tensor *y = stretch(r, table, age, (int)batch * maps, n);
+    y = add(r, reshape(r, y, 3, (int64_t[]){batch * maps, n, m->width}), grid);
+    y = reshape(r, y, 3, (int64_t[]){batch, maps * n, m->width});
     if (pointers) {
-        tensor *t = linear(r, distance_codes(r, distance, pointers, m->d), &m->distance);
-        y = concat(r, y, stretch(r, t, NULL, pointers, m->d / m->width), 0);
+        tensor *t = linear(r, distance_codes(r, distance, (int)batch * pointers, m->d), &m->distance);
+        t = reshape(r, stretch(r, t, NULL, (int)batch * pointers, rows), 3,
+                    (int64_t[]){batch, pointers * rows, m->width});
+        y = concat(r, y, t, 1);
     }
     return run_keep(r, mark, y);
+}
+
+tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance,
+                      int pointers)
+{
+    tensor *y = memory_places_each(r, m, grid, 1, age, maps, distance, pointers);
+    return reshape(r, y, 2, (int64_t[]){y->dim[1], m->width});
 }
 
 /* ---- writing ---- */

@@ -46,17 +46,24 @@ void memory_rotations(float *out, int64_t tokens, int64_t d);
 
 typedef struct memories {
     tensor *tokens;            /* [B, k, mem_dim]: maps (t * t rows each), then pointers (d / mem_dim rows each) */
-    tensor *places;            /* [k, mem_dim] */
+    tensor *places;            /* [k, mem_dim], or [B, k, mem_dim] where objects look back at different times */
     int64_t pointer_rows;      /* of those at the end, which are not rotated */
     const float *rotations;    /* from memory_rotations */
 } memories;
 
-/* image [1, t, t, d], codes [t * t, d] -> [B, t * t, d]: the picture as the tracked objects see it. */
+/* image [1, t, t, d], codes [t * t, d] -> [1, t * t, d]: what all objects of a frame begin with. */
+tensor *memory_begin(run *r, const memory *m, tensor *image, tensor *codes, const float *rotations);
+/* -> [B, t * t, d]: the picture as the tracked objects see it. */
+tensor *memory_look(run *r, const memory *m, tensor *begun, const memories *past);
+/* Both. */
 tensor *memory_attend(run *r, const memory *m, tensor *image, tensor *codes, const memories *past);
 /* Places of `maps` maps with ages 0..6 and of pointers at `distance`s (frames / most frames): as memories.places.
  * grid: codes of a map, [t * t, mem_dim]. */
 tensor *memory_places(run *r, const memory *m, tensor *grid, const int *age, int maps, const float *distance,
                       int pointers);
+/* The same for each of `batch` objects: age [batch, maps], distance [batch, pointers]. */
+tensor *memory_places_each(run *r, const memory *m, tensor *grid, int64_t batch, const int *age, int maps,
+                           const float *distance, int pointers);
 
 /* image [1, t, t, d] and what was found in it, mask [B, 16t, 16t, 1] in -10..10 -> [B, t * t, mem_dim].
  * hidden [B]: objects that cannot be seen; NULL = none. */

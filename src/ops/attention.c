@@ -18,8 +18,9 @@ static attention_args arguments(tensor *const *in, const attention_attributes *o
     return (attention_args){
         .q = address(q), .k = address(k), .v = address(v),
         .batch = q->dim[0], .heads = o->heads, .dim = q->dim[2] / o->heads, .nq = q->dim[1], .nk = k->dim[1],
-        .q_stride = q->stride, .k_stride = k->stride, .v_stride = v->stride, .y_stride = q->dim[2],
-        .q_batch = q->dim[1] * q->stride, .y_batch = q->dim[1] * q->dim[2],
+        .v_dim = v->dim[2] / o->heads,
+        .q_stride = q->stride, .k_stride = k->stride, .v_stride = v->stride, .y_stride = v->dim[2],
+        .q_batch = q->dim[1] * q->stride, .y_batch = q->dim[1] * v->dim[2],
         .k_batch = shared_k ? 0 : k->dim[1] * k->stride, .v_batch = shared_v ? 0 : v->dim[1] * v->stride,
         .scale = o->scale, .causal = o->causal, .key_mask = address(mask),
         .bias_x = address(bx), .bias_y = address(by), .grid_w = bx ? bx->dim[2] : 0, .grid_h = by ? by->dim[2] : 0,
@@ -32,7 +33,7 @@ static const kernels *kernels_for(const attention_args *a)
 {
     const kernels *lowest;
 
-    if (a->dim % 8 == 0 || kernels_levels(&lowest, 1) < 1)
+    if ((a->dim % 8 == 0 && a->v_dim % 8 == 0) || kernels_levels(&lowest, 1) < 1)
         return kernels_get();
     return lowest;
 }
@@ -63,7 +64,7 @@ static bool is_bias(const tensor *t, const tensor *q, int heads)
 }
 
 /* NULL, or the rule that is broken; *with: the other shape to show. */
-static const char *broken_rule(tensor *const *in, const attend_options *o, const tensor **with)
+static const char *broken_rule(const run *r, tensor *const *in, const attend_options *o, const tensor **with)
 {
     const tensor *q = in[0], *k = in[1], *v = in[2], *mask = in[3], *bx = in[4], *by = in[5];
     *with = k;
@@ -74,8 +75,11 @@ static const char *broken_rule(tensor *const *in, const attend_options *o, const
     if (o->heads < 1 || q->dim[2] % o->heads || (q->dim[2] / o->heads) % 4 || q->dim[2] / o->heads > 256)
         return "the width of a head must be a multiple of 4, at most 256";
     *with = v;
-    if (v->axes != 3 || v->dim[1] != k->dim[1] || v->dim[2] != q->dim[2] || (v->dim[0] != q->dim[0] && v->dim[0] != 1))
-        return "v must be [B or 1, nk, C]";
+    if (v->axes != 3 || v->dim[1] != k->dim[1] || (v->dim[0] != q->dim[0] && v->dim[0] != 1) ||
+        v->dim[2] % o->heads || v->dim[2] > q->dim[2])
+        return "v must be [B or 1, nk, C or less]";
+    if (v->dim[2] != q->dim[2] && run_mode_of(r) != RUN)
+        return "v narrower than q can only be computed, not recorded";
     *with = mask;
     if (mask && (mask->axes != 2 || mask->dim[0] != q->dim[0] || mask->dim[1] != k->dim[1] || !is_contiguous(mask)))
         return "the mask must be [B, nk]";
@@ -96,7 +100,7 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
 
     if (!op_begin(r, &c))
         return run_bad(r);
-    const char *rule = broken_rule(c.in, o, &with);
+    const char *rule = broken_rule(r, c.in, o, &with);
     if (rule)
         return op_mismatch(r, &c, q, with, rule);
     attention_attributes a = {o->heads, o->scale, o->causal, o->rope, o->rope_rows, o->rope_keys};
@@ -106,9 +110,9 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
         a.rope_keys = k->dim[1];
     c.attributes = &a;
     c.attribute_bytes = sizeof a;
-    tensor *y = op_output_like(r, &c, q);
+    tensor *y = op_output(r, &c, 3, (int64_t[]){q->dim[0], q->dim[1], v->dim[2]});
     attention_args args = arguments(c.in, &a);
-    c.flops = 4.0 * (double)tensor_count(q) * (double)k->dim[1];
+    c.flops = 2.0 * (double)(q->dim[0] * q->dim[1]) * (double)(q->dim[2] + v->dim[2]) * (double)k->dim[1];
     args.lse = op_save(r, &c, 0, q->dim[0] * o->heads * q->dim[1]);
     args.scratch = op_scratch(r, attention_scratch(&args));
     args.y = y->data;
@@ -116,4 +120,11 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
     if (op_computes(r, y))
         (run_type(r) == GEMM_F32 ? kernel->attention : kernel->attention_bf16)(&args);
     return op_finish(r, &c, y);
+}
+
+tensor *attention_linear(run *r, tensor *q, tensor *k, tensor *x, const linear_w *w, const attend_options *o)
+{
+    bool late = run_mode_of(r) == RUN && o->heads == 1 && !o->key_mask && x->dim[x->axes - 1] < w->out;
+
+    return late ? linear(r, attention(r, q, k, x, o), w) : attention(r, q, k, linear(r, x, w), o);
 }

@@ -45,8 +45,12 @@ typedef struct attention_attributes {
     const float *rope;
     int64_t rope_rows, rope_keys;
 } attention_attributes;
-/* q [B, nq, C], k and v [B or 1, nk, C] (1: shared by all B); may be column views. -> [B, nq, C] */
+/* q [B, nq, C], k and v [B or 1, nk, C] (1: shared by all B); may be column views. -> [B, nq, C]. In RUN v may be
+ * narrower, and y is then as wide as v. */
 tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options *o);
+/* attention(q, k, linear(x, w)). The weights of a row sum to 1, so with one head and no mask RUN projects what was
+ * gathered of x, in place of every row of it; else both ops are called. */
+tensor *attention_linear(run *r, tensor *q, tensor *k, tensor *x, const linear_w *w, const attend_options *o);
 
 /* norm.c */
 typedef struct norm_attributes { const norm_w *w; int groups; bool relu; } norm_attributes;  /* groups 0 in norm */

@@ -9,7 +9,6 @@
 typedef struct contest {
     const session *s;
     int    side, big;
-    int    first;              /* object of the batch being written */
     bool  *shrunk;             /* [tracks] others leave too little of it */
 } contest;
 
@@ -74,9 +73,9 @@ static int find_shrunk(contest *c, bool *hidden, samite_error *err)
 static int contest_plane(void *user, int object, float *out, samite_error *err)
 {
     const contest *c = user;
-    int i = c->first + object, code = enlarge(c, i, out, err);
+    int code = enlarge(c, object, out, err);
     int64_t n = (int64_t)c->big * c->big;
-    for (int64_t k = 0; c->shrunk[i] && k < n; k++)
+    for (int64_t k = 0; c->shrunk[object] && k < n; k++)
         out[k] = out[k] > LOGIT_YIELD ? LOGIT_YIELD : out[k];
     plane_as_memory(out, n, false);
     return code;
@@ -85,17 +84,16 @@ static int contest_plane(void *user, int object, float *out, samite_error *err)
 static int write_batches(contest *c, const frame_view *v, const bool *hidden, samite_error *err)
 {
     const session *s = c->s;
-    int code = 0;
+    moment **m = calloc((size_t)s->batches + 1, sizeof *m);
+    int code = m ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory for %d batches of objects", s->batches);
     for (int i = 0; i < s->batches && !code; i++) {
-        const tracker *t = s->batch[i];
-        moment *m = bank_prompted(&t->bank, v->at.frame);
-        if (!m)
-            m = bank_tracked(&t->bank, v->at.frame);
-        if (!m)
-            return fail(err, SAMITE_FAILED, "a batch of objects has nothing for frame %lld", (long long)v->at.frame);
-        code = tracker_write(t, &v->at, m, hidden + c->first, contest_plane, c, err);
-        c->first += t->bank.objects;
+        const bank *b = &s->batch[i]->bank;
+        if (!(m[i] = bank_prompted(b, v->at.frame)) && !(m[i] = bank_tracked(b, v->at.frame)))
+            code = fail(err, SAMITE_FAILED, "a batch of objects has nothing for frame %lld", (long long)v->at.frame);
     }
+    if (!code)
+        code = trackers_write(s->batch, m, s->batches, &v->at, hidden, contest_plane, c, err);
+    free(m);
     return code;
 }
 

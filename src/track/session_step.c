@@ -87,16 +87,19 @@ static int track_frame(session *s, const frame_view *v, samite_error *err)
     int64_t pixels = pixels_of(s);
     if (!make_step(p, s->all.count, pixels))
         return fail(err, SAMITE_RESOURCE, "not enough memory for the masks of %d objects", s->all.count);
-    for (int i = 0; i < s->batches && !code; i++) {
-        moment *m;
-        int n = s->batch[i]->bank.objects;
+    moment **m = calloc((size_t)s->batches + 1, sizeof *m);
+    if (!m)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for %d batches of objects", s->batches);
+    for (int i = 0; i < s->batches; i++)
         s->batch[i]->backward = s->backward;
-        if ((code = tracker_look(s->batch[i], &v->at, &m, err)))
-            return code;
-        memcpy(p->planes + at * pixels, m->mask, sizeof(float) * (size_t)(n * pixels));
-        memcpy(p->logit + at, m->score, sizeof(float) * (size_t)n);
+    code = trackers_look(s->batch, s->batches, &v->at, m, err);
+    for (int i = 0; i < s->batches && !code; i++) {
+        int n = s->batch[i]->bank.objects;
+        memcpy(p->planes + at * pixels, m[i]->mask, sizeof(float) * (size_t)(n * pixels));
+        memcpy(p->logit + at, m[i]->score, sizeof(float) * (size_t)n);
         at += n;
     }
+    free(m);
     for (int i = 0; i < p->tracks && !code; i++) {
         p->id[i] = s->all.object[i].id;
         code = plane_tidy(p->planes + i * pixels, side, side, s->o.hole_area, err);

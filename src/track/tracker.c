@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define VEIL_FRAMES 7          /* on each side of a prompted frame */
+#define BATCH_TOKENS 12288     /* of all objects computed together: enough for the matrix engine */
 
 int track_tables_make(track_tables *t, const sam3 *net, samite_error *err)
 {
@@ -15,6 +16,8 @@ int track_tables_make(track_tables *t, const sam3 *net, samite_error *err)
         track_tables_free(t);
         return fail(err, SAMITE_RESOURCE, "not enough memory for the tables of the tracker");
     }
+    int64_t batch = BATCH_TOKENS / n;
+    t->batch = batch < 1 ? 1 : batch > TRACKER_BATCH ? TRACKER_BATCH : (int)batch;
     memory_rotations(t->rotations, tokens, net->c.d);
     grid_codes(t->grid, tokens, tokens, net->c.mem_dim);
     return 0;

@@ -14,13 +14,14 @@
 #include "track/bank.h"
 
 #define TRACKER_POINTS 16      /* more on one frame: the first and the last 8 are used */
-#define TRACKER_BATCH  8       /* objects computed together; more go in turns, so that memory stays bounded */
+#define TRACKER_BATCH  32      /* most objects computed together; the rest goes in turns, so that memory is bounded */
 
 /* Tables shared by all batches of a session. */
 typedef struct track_tables {
     const sam3 *net;
     float      *rotations;     /* [t * t, d] */
     float      *grid;          /* [t * t, mem_dim] position codes of a memory */
+    int         batch;         /* objects computed together at this size */
 } track_tables;
 
 int  track_tables_make(track_tables *t, const sam3 *net, samite_error *err);
@@ -70,8 +71,7 @@ void tracker_close(tracker *t);
 int  tracker_click(tracker *t, const tracked_frame *f, int object, const float *xy, const int *kind, int count,
                    const draft **out, samite_error *err);
 /* The object as a given mask [16t, 16t] of 0 and 1; width, height: of the video. Drafts of one frame do not overlap:
- * the
- * last one wins. by_person: as above. */
+ * the last one wins. by_person: as above. */
 int  tracker_mask(tracker *t, const tracked_frame *f, int object, const uint8_t *mask, int width, int height,
                   bool by_person, samite_error *err);
 /* Drops what was drafted and not settled. */
@@ -81,15 +81,16 @@ int  tracker_settle(tracker *t, const tracked_frame *f, samite_error *err);
 /* *out: the moment of that frame, borrowed from the bank. A prompted frame gives what it has; SAMITE_USAGE when nothing
  * was prompted yet. */
 int  tracker_step(tracker *t, const tracked_frame *f, const moment **out, samite_error *err);
-/* The same, but no memory is written: tracker_write must follow before the next frame. */
-int  tracker_look(tracker *t, const tracked_frame *f, moment **out, samite_error *err);
+
+/* The same for all batches of a frame, without writing memories: trackers_write must follow before the next frame.
+ * Objects that look back at as much are computed together, whatever their batch. out [count]. */
+int  trackers_look(tracker *const *t, int count, const tracked_frame *f, moment **out, samite_error *err);
 
 /* Fills `out` [16t * 16t] with the mask of an object as memory knows it, -10..10. */
 typedef int (*memory_plane)(void *user, int object, float *out, samite_error *err);
-/* Writes m->memory from those planes. hidden [objects]: cannot be seen. */
-int  tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane,
-                   void *user,
-                   samite_error *err);
+/* Writes m[i]->memory from those planes. Objects count over all batches; hidden [objects]: cannot be seen. */
+int  trackers_write(tracker *const *t, moment *const *m, int count, const tracked_frame *f, const bool *hidden,
+                    memory_plane plane, void *user, samite_error *err);
 
 /* Takes an object out of a batch of several; frames on which only it was prompted are no longer prompted ones. */
 int  tracker_remove(tracker *t, int object, samite_error *err);

@@ -15,10 +15,11 @@ void   tracker_veil(tracker *t, int64_t frame);
 /* Notes a prompt; false: out of memory. */
 bool   tracker_note_input(tracker *t, int64_t frame, int object, bool by_person);
 
-/* Where the chosen answers of a batch go: mask [B, pixels], pointer [B, d], score [B], overlap [B]; mask may be
- * NULL. */
-typedef struct answers { float *mask, *pointer, *score, *overlap; } answers;
-/* Chooses a guess for each object; absent ones get an absent mask and no pointer. Numbers are copied out of the run. */
-int    tracker_take(const tracker *t, run *r, const guesses *g, bool several, answers *out, samite_error *err);
+/* Where the chosen answer for one object goes: mask [pixels] or NULL, pointer [d]. */
+typedef struct answer { float *mask, *pointer, *score, *overlap; } answer;
+/* Chooses a guess for each object; absent ones get an absent mask and no pointer. Numbers are copied out of the run.
+ * out [B]. */
+int    tracker_take(const track_tables *t, run *r, const guesses *g, bool several, const answer *out,
+                    samite_error *err);
 
 #endif

@@ -11,34 +11,47 @@
 
 /* ---- writing ---- */
 
-static int write_some(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, int first, int count,
-                      memory_plane plane, void *user, samite_error *err)
+/* Objects of all batches in a row: where their memories go. */
+typedef struct page { uint16_t *to; } page;
+
+static int write_some(const track_tables *t, const tracked_frame *f, const page *pages, const bool *hidden, int first,
+                      int count, memory_plane plane, void *user, samite_error *err)
 {
-    int64_t side = 4 * f->image->fine0->dim[0], each = t->bank.tokens * t->bank.width;
+    int64_t side = 4 * f->image->fine0->dim[0];
     tensor *masks = run_constant(f->r, 4, (int64_t[]){count, side, side, 1});
     int code = run_status(f->r, err);
     for (int i = 0; i < count && !code; i++)
         code = plane(user, first + i, masks->data + i * side * side, err);
     if (code)
         return code;
-    tensor *y = memory_encode(f->r, &t->tables->net->memory, f->image->image, masks, hidden + first);
-    if (!(code = run_status(f->r, err)))
-        dtype_from_f32(m->memory + first * each, DT_BF16, y->data, (size_t)tensor_count(y));
+    tensor *y = memory_encode(f->r, &t->net->memory, f->image->image, masks, hidden + first);
+    code = run_status(f->r, err);
+    int64_t each = code ? 0 : y->dim[1] * y->dim[2];
+    for (int i = 0; i < count && !code; i++)
+        dtype_from_f32(pages[first + i].to, DT_BF16, y->data + i * each, (size_t)each);
     return code;
 }
 
-int tracker_write(const tracker *t, const tracked_frame *f, moment *m, const bool *hidden, memory_plane plane,
-                  void *user,
-                  samite_error *err)
+int trackers_write(tracker *const *t, moment *const *m, int count, const tracked_frame *f, const bool *hidden,
+                   memory_plane plane, void *user, samite_error *err)
 {
-    int code = 0, n = t->bank.objects;
-    for (int first = 0; first < n && !code; first += TRACKER_BATCH) {
+    int n = 0, code = 0, at = 0;
+    for (int i = 0; i < count; i++)
+        n += t[i]->bank.objects;
+    page *pages = malloc(sizeof *pages * ((size_t)n + 1));
+    if (!pages)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for %d objects", n);
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < t[i]->bank.objects; k++)
+            pages[at++].to = m[i]->memory + k * t[i]->bank.tokens * t[i]->bank.width;
+        m[i]->veiled = false;
+    }
+    for (int first = 0, each = n ? t[0]->tables->batch : 1; first < n && !code; first += each) {
         run_point before = run_save(f->r);
-        code = write_some(t, f, m, hidden, first, n - first < TRACKER_BATCH ? n - first : TRACKER_BATCH, plane,
-                          user, err);
+        code = write_some(t[0]->tables, f, pages, hidden, first, n - first < each ? n - first : each, plane, user, err);
         run_restore(f->r, before);
     }
-    m->veiled = false;
+    free(pages);
     return code;
 }
 
@@ -59,7 +72,7 @@ static int settled_plane(void *user, int object, float *out, samite_error *err)
     return mask_resize_bilinear(out, s->big, s->big, plane, s->side, s->side, err);
 }
 
-static int write_settled(const tracker *t, const tracked_frame *f, moment *m, samite_error *err)
+static int write_settled(tracker *t, const tracked_frame *f, moment *m, samite_error *err)
 {
     int batch = t->bank.objects, small = (int)f->image->fine0->dim[0], side = t->tables->net->c.image, code = 0;
     int64_t n = (int64_t)side * side;
@@ -74,7 +87,7 @@ static int write_settled(const tracker *t, const tracked_frame *f, moment *m, sa
     if (!code && batch > 1)
         planes_settle_overlap(s.planes, batch, n);
     if (!code)
-        code = tracker_write(t, f, m, hidden, settled_plane, &s, err);
+        code = trackers_write(&t, &m, 1, f, hidden, settled_plane, &s, err);
     free(s.planes);
     free(hidden);
     return code;

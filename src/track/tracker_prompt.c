@@ -12,12 +12,12 @@
 
 /* ---- what the decoder says ---- */
 
-int tracker_take(const tracker *t, run *r, const guesses *g, bool several, answers *out, samite_error *err)
+int tracker_take(const track_tables *t, run *r, const guesses *g, bool several, const answer *out, samite_error *err)
 {
-    int64_t batch = g->masks->dim[0], n = t->bank.pixels, d = t->bank.d;
     int code = run_status(r, err);
     if (code)
         return code;
+    int64_t batch = g->masks->dim[0], n = g->masks->dim[2], d = g->tokens->dim[2];
     int32_t *token = malloc(sizeof *token * (size_t)batch);
     bool *hidden = malloc(sizeof *hidden * (size_t)batch);
     for (int64_t b = 0; token && hidden && b < batch; b++) {
@@ -25,18 +25,19 @@ int tracker_take(const tracker *t, run *r, const guesses *g, bool several, answe
         int chosen = choose_guess(masks, overlap, n, several);
         token[b] = (int32_t)(b * MASK_GUESSES + (several ? chosen : 0));    /* a clear prompt keeps its pointer */
         hidden[b] = !(g->object->data[b] > 0);
-        if (out->mask)
-            memcpy(out->mask + b * n, masks + chosen * n, sizeof(float) * (size_t)n);
-        for (int64_t i = 0; out->mask && hidden[b] && i < n; i++)
-            out->mask[b * n + i] = LOGIT_ABSENT;
-        out->score[b] = g->object->data[b];
-        out->overlap[b] = overlap[chosen];
+        if (out[b].mask && !hidden[b])
+            memcpy(out[b].mask, masks + chosen * n, sizeof(float) * (size_t)n);
+        for (int64_t i = 0; out[b].mask && hidden[b] && i < n; i++)
+            out[b].mask[i] = LOGIT_ABSENT;
+        *out[b].score = g->object->data[b];
+        *out[b].overlap = overlap[chosen];
     }
     if (token && hidden) {
         tensor *flat = reshape(r, g->tokens, 2, (int64_t[]){batch * MASK_GUESSES, d});
-        tensor *p = memory_pointers(r, &t->tables->net->memory, gather_rows(r, flat, token, batch), hidden);
-        if (!(code = run_status(r, err)))
-            memcpy(out->pointer, p->data, sizeof(float) * (size_t)(batch * d));
+        tensor *p = memory_pointers(r, &t->net->memory, gather_rows(r, flat, token, batch), hidden);
+        code = run_status(r, err);
+        for (int64_t b = 0; b < batch && !code; b++)
+            memcpy(out[b].pointer, p->data + b * d, sizeof(float) * (size_t)d);
     } else {
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %d objects", (int)batch);
     }
@@ -90,7 +91,8 @@ static int click(tracker *t, const tracked_frame *f, int object, const clicks *p
     bool fresh = !d;
     if (fresh && !(d = tracker_new_draft(t, f->frame, object)))
         return fail(err, SAMITE_RESOURCE, "not enough memory for a prompt on frame %lld", (long long)f->frame);
-    int code = tracker_take(t, f->r, &g, p->count <= 1, &(answers){d->mask, d->pointer, &d->score, &d->overlap}, err);
+    int code = tracker_take(t->tables, f->r, &g, p->count <= 1, &(answer){d->mask, d->pointer, &d->score, &d->overlap},
+                            err);
     if (code && fresh)
         free(t->drafts[--t->draft_count].mask);
     else if (!code)
@@ -153,7 +155,7 @@ static int point_at_mask(const tracker *t, const tracked_frame *f, const uint8_t
     const sam3 *net = t->tables->net;
     tensor *image = reshape(f->r, f->image->image, 3, (int64_t[]){1, side * side / 256, net->c.d});
     sam3_click(f->r, net, f->image, image, &(clicks){1, 1, xy, &kind}, memory_mask_prompt(f->r, &net->memory, x), &g);
-    int code = tracker_take(t, f->r, &g, false, &(answers){NULL, d->pointer, &d->score, &d->overlap}, err);
+    int code = tracker_take(t->tables, f->r, &g, false, &(answer){NULL, d->pointer, &d->score, &d->overlap}, err);
     if (!any && !code)
         memcpy(d->pointer, net->memory.no_pointer->t.data, sizeof(float) * (size_t)t->bank.d);
     d->score = any ? MASK_SCORE : -MASK_SCORE;

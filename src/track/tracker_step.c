@@ -7,65 +7,198 @@
 #include "track/planes.h"
 #include "track/tracker_inside.h"
 
-/* Objects first..first+count of a batch. */
-typedef struct part { int first, count; } part;
+/* One object that is tracked into the frame. */
+typedef struct lane {
+    const tracker *t;
+    const recall  *past;
+    moment        *m;          /* what comes out */
+    int            object;     /* index in its batch */
+    bool           done;
+} lane;
+
+/* ---- looking back ---- */
 
 /* Maps and pointers of the recalled moments as tokens: [count, k, width]. */
-static tensor *recalled_tokens(const bank *b, run *r, const recall *past, part p)
+static tensor *recalled_tokens(run *r, lane *const *all, int count)
 {
-    int64_t map = b->tokens * b->width, k = past->maps * b->tokens + past->pointers * (b->d / b->width);
-    tensor *x = run_constant(r, 3, (int64_t[]){p.count, k, b->width});
-    for (int64_t o = 0; x->data && run_ok(r) && o < p.count; o++) {
+    const bank *b = &all[0]->t->bank;
+    const recall *first = all[0]->past;
+    int64_t map = b->tokens * b->width, k = first->maps * b->tokens + first->pointers * (b->d / b->width);
+    tensor *x = run_constant(r, 3, (int64_t[]){count, k, b->width});
+    for (int64_t o = 0; x->data && run_ok(r) && o < count; o++) {
+        const recall *past = all[o]->past;
         float *to = x->data + o * k * b->width;
         for (int i = 0; i < past->maps; i++, to += map)
-            dtype_to_f32(to, past->map[i]->memory + (p.first + o) * map, DT_BF16, (size_t)map);
+            dtype_to_f32(to, past->map[i]->memory + all[o]->object * map, DT_BF16, (size_t)map);
         for (int i = 0; i < past->pointers; i++, to += b->d)
-            memcpy(to, past->pointer[i]->pointer + (p.first + o) * b->d, sizeof(float) * (size_t)b->d);
+            memcpy(to, past->pointer[i]->pointer + all[o]->object * b->d, sizeof(float) * (size_t)b->d);
     }
     return x;
 }
 
-/* The picture of f as the objects' memories see it. */
-static tensor *look(const tracker *t, const tracked_frame *f, const recall *past, part p)
+static bool same_shape(const recall *a, const recall *b)
 {
-    const bank *b = &t->bank;
-    const memory *m = &t->tables->net->memory;
-    tensor *grid = run_input(f->r, t->tables->grid, 2, (int64_t[]){b->tokens, b->width});
-    memories all = {.tokens = recalled_tokens(b, f->r, past, p),
-                    .places = memory_places(f->r, m, grid, past->age, past->maps, past->distance, past->pointers),
-                    .pointer_rows = past->pointers * (b->d / b->width), .rotations = t->tables->rotations};
-    return memory_attend(f->r, m, f->image->image, f->image->codes, &all);
+    return a->maps == b->maps && a->pointers == b->pointers;
 }
 
-static int track_part(const tracker *t, const tracked_frame *f, const recall *past, part p, moment *m,
-                      samite_error *err)
+static bool same_times(const recall *a, const recall *b)
 {
-    const bank *b = &t->bank;
+    bool same = same_shape(a, b);
+    for (int i = 0; same && i < a->maps; i++)
+        same = a->age[i] == b->age[i];
+    for (int i = 0; same && i < a->pointers; i++)
+        same = a->distance[i] == b->distance[i];
+    return same;
+}
+
+/* Places of the recalled tokens, once if all look back at the same times. */
+static tensor *recalled_places(run *r, tensor *grid, lane *const *all, int count)
+{
+    const memory *m = &all[0]->t->tables->net->memory;
+    const recall *first = all[0]->past;
+    int age[TRACKER_BATCH * (BANK_PROMPTED + BANK_MAPS)];
+    float distance[TRACKER_BATCH * (BANK_PROMPTED + BANK_POINTERS)];
+    bool alike = true;
+    for (int i = 0; i < count; i++) {
+        const recall *p = all[i]->past;
+        alike &= same_times(p, first);
+        memcpy(age + i * p->maps, p->age, sizeof *age * (size_t)p->maps);
+        memcpy(distance + i * p->pointers, p->distance, sizeof *distance * (size_t)p->pointers);
+    }
+    return alike ? memory_places(r, m, grid, age, first->maps, distance, first->pointers)
+                 : memory_places_each(r, m, grid, count, age, first->maps, distance, first->pointers);
+}
+
+/* The picture of f as the objects' memories see it. */
+static tensor *look(const tracked_frame *f, tensor *begun, lane *const *all, int count)
+{
+    const tracker *t = all[0]->t;
+    tensor *grid = run_input(f->r, t->tables->grid, 2, (int64_t[]){t->bank.tokens, t->bank.width});
+    memories past = {.tokens = recalled_tokens(f->r, all, count), .places = recalled_places(f->r, grid, all, count),
+                     .pointer_rows = all[0]->past->pointers * (t->bank.d / t->bank.width),
+                     .rotations = t->tables->rotations};
+    return memory_look(f->r, &t->tables->net->memory, begun, &past);
+}
+
+static int track_some(const tracked_frame *f, tensor *begun, lane *const *all, int count, samite_error *err)
+{
+    const track_tables *tables = all[0]->t->tables;
     float xy[2 * TRACKER_BATCH] = {0};
     int kind[TRACKER_BATCH];
-    for (int i = 0; i < p.count; i++)
-        kind[i] = POINT_NONE;
+    answer to[TRACKER_BATCH];
     guesses g;
-    sam3_click(f->r, t->tables->net, f->image, look(t, f, past, p), &(clicks){p.count, 1, xy, kind}, NULL, &g);
-    answers to = {m->mask + p.first * b->pixels, m->pointer + p.first * b->d, m->score + p.first, m->overlap + p.first};
-    return tracker_take(t, f->r, &g, true, &to, err);
+    for (int i = 0; i < count; i++) {
+        const lane *l = all[i];
+        const bank *b = &l->t->bank;
+        kind[i] = POINT_NONE;
+        to[i] = (answer){l->m->mask + l->object * b->pixels, l->m->pointer + l->object * b->d, l->m->score + l->object,
+                         l->m->overlap + l->object};
+    }
+    sam3_click(f->r, tables->net, f->image, look(f, begun, all, count), &(clicks){count, 1, xy, kind}, NULL, &g);
+    return tracker_take(tables, f->r, &g, true, to, err);
 }
 
-static int track(const tracker *t, const tracked_frame *f, moment *m, samite_error *err)
+/* Takes up to `most` objects that look back at as much as the first one left; returns how many. */
+static int next_group(lane *all, int count, int most, lane **out)
 {
-    recall past;
-    int code = 0, n = t->bank.objects;
-    if (!bank_recall(&t->bank, f->frame, t->backward, t->frames, &past))
-        return fail(err, SAMITE_RESOURCE, "not enough memory to look back from frame %lld", (long long)f->frame);
-    for (int first = 0; first < n && !code; first += TRACKER_BATCH) {
-        part p = {first, n - first < TRACKER_BATCH ? n - first : TRACKER_BATCH};
+    int n = 0;
+    for (int i = 0; i < count && n < most; i++) {
+        if (all[i].done || (n && !same_shape(out[0]->past, all[i].past)))
+            continue;
+        all[i].done = true;
+        out[n++] = &all[i];
+    }
+    return n;
+}
+
+static int track_lanes(const tracked_frame *f, lane *all, int count, samite_error *err)
+{
+    const track_tables *tables = all[0].t->tables;
+    lane *group[TRACKER_BATCH];
+    int code = 0;
+    run_point start = run_save(f->r);
+    tensor *begun = memory_begin(f->r, &tables->net->memory, f->image->image, f->image->codes, tables->rotations);
+    for (int n; !code && (n = next_group(all, count, tables->batch, group)) > 0;) {
         run_point before = run_save(f->r);
-        code = track_part(t, f, &past, p, m, err);
+        code = track_some(f, begun, group, n, err);
         run_restore(f->r, before);
     }
-    m->quality = moment_quality(m, n);
+    run_restore(f->r, start);
     return code;
 }
+
+/* ---- all batches ---- */
+
+/* Those of `t` that are tracked: moments to be filled, what they look back at, and their objects in a row. */
+typedef struct crowd {
+    recall *past;
+    lane   *lanes;
+    int     count;
+} crowd;
+
+static int join(crowd *c, const tracker *t, const tracked_frame *f, recall *past, moment *m, samite_error *err)
+{
+    if (!bank_recall(&t->bank, f->frame, t->backward, t->frames, past))
+        return fail(err, SAMITE_RESOURCE, "not enough memory to look back from frame %lld", (long long)f->frame);
+    lane *more = realloc(c->lanes, sizeof *more * (size_t)(c->count + t->bank.objects));
+    if (!more)
+        return fail(err, SAMITE_RESOURCE, "not enough memory for %d objects", t->bank.objects);
+    c->lanes = more;
+    for (int i = 0; i < t->bank.objects; i++)
+        c->lanes[c->count++] = (lane){.t = t, .past = past, .m = m, .object = i};
+    return 0;
+}
+
+/* *out: what the prompted frame has, or an empty moment. *fresh: the latter, which is the caller's. */
+static int begin(tracker *t, const tracked_frame *f, moment **out, bool *fresh, samite_error *err)
+{
+    *fresh = false;
+    if ((*out = bank_prompted(&t->bank, f->frame)) && (*out)->mask) {
+        tracker_veil(t, f->frame);
+        return 0;
+    }
+    if (!t->bank.prompted_count)
+        return fail(err, SAMITE_USAGE, "nothing to track: no frame was prompted");
+    *fresh = (*out = moment_new(&t->bank, f->frame)) != NULL;
+    return *fresh ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory to remember frame %lld", (long long)f->frame);
+}
+
+/* Puts fresh moments into their banks, or frees them after a failure. */
+static int finish(tracker *const *t, int count, moment **out, bool *fresh, int code, samite_error *err)
+{
+    for (int i = 0; i < count; i++) {
+        if (!fresh[i])
+            continue;
+        out[i]->quality = moment_quality(out[i], t[i]->bank.objects);
+        if (!code)
+            code = bank_put(&t[i]->bank, out[i], false, err);
+        if (code)
+            moment_free(out[i]);
+    }
+    return code;
+}
+
+int trackers_look(tracker *const *t, int count, const tracked_frame *f, moment **out, samite_error *err)
+{
+    crowd c = {.past = malloc(sizeof *c.past * ((size_t)count + 1))};
+    bool *fresh = calloc((size_t)count + 1, sizeof *fresh);
+    int code = c.past && fresh ? 0 : fail(err, SAMITE_RESOURCE, "not enough memory for %d batches of objects", count);
+    for (int i = 0; i < count && !code; i++) {
+        code = begin(t[i], f, &out[i], &fresh[i], err);
+        if (!code && fresh[i])
+            code = join(&c, t[i], f, &c.past[i], out[i], err);
+    }
+    if (!code && c.count)
+        code = track_lanes(f, c.lanes, c.count, err);
+    if (fresh)
+        code = finish(t, count, out, fresh, code, err);
+    free(c.past);
+    free(c.lanes);
+    free(fresh);
+    return code;
+}
+
+/* ---- one batch with its memory ---- */
 
 /* A moment's masks at the input's size; `out` gets them at the memory encoder's. */
 typedef struct plain { const tracker *t; const moment *m; float *wide; } plain;
@@ -79,7 +212,7 @@ static int plain_plane(void *user, int object, float *out, samite_error *err)
     return code ? code : mask_resize_bilinear(out, big, big, p->wide, side, side, err);
 }
 
-static int write_plain(const tracker *t, const tracked_frame *f, moment *m, samite_error *err)
+static int write_plain(tracker *t, const tracked_frame *f, moment *m, samite_error *err)
 {
     size_t side = (size_t)t->tables->net->c.image;
     plain p = {t, m, malloc(sizeof *p.wide * side * side)};
@@ -88,44 +221,18 @@ static int write_plain(const tracker *t, const tracked_frame *f, moment *m, sami
     for (int i = 0; !code && i < t->bank.objects; i++)
         hidden[i] = !(m->score[i] > 0);
     if (!code)
-        code = tracker_write(t, f, m, hidden, plain_plane, &p, err);
+        code = trackers_write(&t, &m, 1, f, hidden, plain_plane, &p, err);
     free(p.wide);
     free(hidden);
     return code;
 }
 
-static int step(tracker *t, const tracked_frame *f, bool write, moment **out, samite_error *err)
-{
-    if ((*out = bank_prompted(&t->bank, f->frame)) && (*out)->mask) {
-        tracker_veil(t, f->frame);
-        return 0;
-    }
-    if (!t->bank.prompted_count)
-        return fail(err, SAMITE_USAGE, "nothing to track: no frame was prompted");
-    moment *m = moment_new(&t->bank, f->frame);
-    if (!m)
-        return fail(err, SAMITE_RESOURCE, "not enough memory to remember frame %lld", (long long)f->frame);
-    int code = track(t, f, m, err);
-    if (!code && write)
-        code = write_plain(t, f, m, err);
-    if (!code)
-        code = bank_put(&t->bank, m, false, err);
-    if (code)
-        moment_free(m);
-    else
-        *out = m;
-    return code;
-}
-
 int tracker_step(tracker *t, const tracked_frame *f, const moment **out, samite_error *err)
 {
-    moment *m;
-    int code = step(t, f, true, &m, err);
+    moment *m = NULL;
+    int code = trackers_look(&t, 1, f, &m, err);
+    if (!code && m != bank_prompted(&t->bank, f->frame))
+        code = write_plain(t, f, m, err);
     *out = m;
     return code;
-}
-
-int tracker_look(tracker *t, const tracked_frame *f, moment **out, samite_error *err)
-{
-    return step(t, f, false, out, err);
 }

@@ -92,9 +92,10 @@ static void pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t 
 /* Sixteen values of key j as bf16 in the low half of each lane; zero where there is no such key or it is masked. */
 INLINE __m512i value_lanes(const attention_args *a, int64_t b, int64_t h, int64_t j, int64_t d)
 {
-    const float *v = a->v + b * a->v_batch + j * a->v_stride + h * a->dim + d;
+    int64_t dim = attention_value_dim(a);
+    const float *v = a->v + b * a->v_batch + j * a->v_stride + h * dim + d;
 
-    if (j >= a->nk || d >= a->dim || (a->key_mask && a->key_mask[b * a->nk + j] != 0))
+    if (j >= a->nk || d >= dim || (a->key_mask && a->key_mask[b * a->nk + j] != 0))
         return _mm512_setzero_si512();
     return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(v)));
 }
@@ -179,7 +180,7 @@ static void soften(workspace *w, const task *t, int64_t n)
 
 static void gather_values(workspace *w, const task *t, const uint32_t *v, int64_t n)
 {
-    int64_t width = t->l->width, vecs = (t->a->dim + VL - 1) / VL;
+    int64_t width = t->l->width, vecs = (attention_value_dim(t->a) + VL - 1) / VL;
 
     for (int64_t c = 0; c < vecs; c += TILE_VECS)
         for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
@@ -256,7 +257,7 @@ static void attention_bf16(const attention_args *a)
 /* Heads of whole pairs of registers; narrower ones go to f32. */
 static void attention_either(const attention_args *a)
 {
-    if (a->dim % 16)
+    if (a->dim % 16 || a->v_dim % 16)
         avx512_attention(a);
     else
         attention_bf16(a);

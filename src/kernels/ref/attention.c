@@ -1,4 +1,5 @@
 /* attention.c - reference: attention one query at a time, forward and backward. */
+#include "kernels/attention_layout.h"
 #include "kernels/ref/ref.h"
 
 #include <math.h>
@@ -66,11 +67,12 @@ static double score(const attention_args *a, const double *q, const double *k, i
 static void attend_row(const attention_args *a, int64_t b, int64_t h, int64_t i)
 {
     double q[MAX_DIM], k[MAX_DIM], o[MAX_DIM] = {0}, top = -INFINITY, sum = 0;
-    float *y = a->y + b * a->y_batch + i * a->y_stride + h * a->dim;
+    int64_t dim = attention_value_dim(a);
+    float *y = a->y + b * a->y_batch + i * a->y_stride + h * dim;
 
     load_query(q, a, b, h, i);
     for (int64_t j = 0; j < a->nk; j++) {
-        const float *v = a->v + b * a->v_batch + j * a->v_stride + h * a->dim;
+        const float *v = a->v + b * a->v_batch + j * a->v_stride + h * dim;
         double s, shrink, p;
         if (hidden(a, b, i, j))
             continue;
@@ -82,10 +84,10 @@ static void attend_row(const attention_args *a, int64_t b, int64_t h, int64_t i)
         top = s > top ? s : top;
         p = exp(s - top);
         sum = sum * shrink + p;
-        for (int64_t d = 0; d < a->dim; d++)
+        for (int64_t d = 0; d < dim; d++)
             o[d] = o[d] * shrink + p * v[d];
     }
-    for (int64_t d = 0; d < a->dim; d++)
+    for (int64_t d = 0; d < dim; d++)
         y[d] = sum == 0 ? 0 : (float)(o[d] / sum);
     if (a->lse)
         a->lse[(b * a->heads + h) * a->nq + i] = sum == 0 ? -INFINITY : (float)(top + log(sum));

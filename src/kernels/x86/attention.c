@@ -33,12 +33,14 @@ static void pack_keys(float *to, const attention_args *a, int64_t b, int64_t h, 
 static void pack_values(float *to, const attention_args *a, const attention_layout *l, int64_t b, int64_t h,
                         int64_t first)
 {
+    int64_t dim = attention_value_dim(a);
+
     for (int64_t j = first; j < first + PANEL; j++) {
         float *row = to + (j - first) * l->width;
         bool masked = j >= a->nk || (a->key_mask && a->key_mask[b * a->nk + j] != 0);
         if (!masked)
-            memcpy(row, a->v + b * a->v_batch + j * a->v_stride + h * a->dim, (size_t)a->dim * sizeof *row);
-        memset(row + (masked ? 0 : a->dim), 0, (size_t)(l->width - (masked ? 0 : a->dim)) * sizeof *row);
+            memcpy(row, a->v + b * a->v_batch + j * a->v_stride + h * dim, (size_t)dim * sizeof *row);
+        memset(row + (masked ? 0 : dim), 0, (size_t)(l->width - (masked ? 0 : dim)) * sizeof *row);
     }
 }
 
@@ -96,7 +98,7 @@ static void soften(workspace *w, const task *t, int64_t n)
 /* Adds the weighted values of one block to the outputs. */
 static void gather_values(workspace *w, const task *t, const float *v, int64_t n)
 {
-    int64_t width = t->l->width, vecs = (t->a->dim + VL - 1) / VL;
+    int64_t width = t->l->width, vecs = (attention_value_dim(t->a) + VL - 1) / VL;
 
     for (int64_t c = 0; c < vecs; c += TILE_VECS)
         for (int64_t r = 0; r < t->padded; r += TILE_ROWS)

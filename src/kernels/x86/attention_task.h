@@ -57,13 +57,14 @@ INLINE void adjust_row(float *s, float *tops, const task *t, int64_t i, int64_t 
 INLINE void store_outputs(const float *sums, const float *top, const float *weights, const task *t)
 {
     const attention_args *a = t->a;
+    int64_t dim = attention_value_dim(a);
 
     for (int64_t r = 0; r < t->rows; r++) {
         int64_t i = t->first + r;
-        float *y = a->y + t->b * a->y_batch + i * a->y_stride + t->h * a->dim;
+        float *y = a->y + t->b * a->y_batch + i * a->y_stride + t->h * dim;
         const float *o = sums + r * t->l->width;
         float sum = weights[r], factor = sum == 0 ? 0 : 1 / sum;
-        for (int64_t d = 0; d < a->dim; d += 8)
+        for (int64_t d = 0; d < dim; d += 8)
             _mm256_storeu_ps(y + d, _mm256_mul_ps(_mm256_loadu_ps(o + d), _mm256_set1_ps(factor)));
         if (a->lse)
             a->lse[(t->b * a->heads + t->h) * a->nq + i] = sum == 0 ? -INFINITY : (top[r] + log2f(sum)) * LN_2;
