@@ -9,7 +9,7 @@
 #include "session.h"
 
 static const command *const commands[] = {
-    &segment_command, &everything_command, &track_command, &info_command, &convert_command, &align_command, &bench_command,
+    &segment_command, &everything_command, &encode_command, &track_command, &info_command, &convert_command, &align_command, &bench_command,
     &convert_annotations_command,
     &eval_command, &doctor_command, &export_command, &import_command, &train_command, &merge_command,
 };

@@ -215,7 +215,12 @@ static int segment_one(batch *b, picture *p, bool *fatal, samite_error *err)
     if (code)
         return code;
     *fatal = false;
-    hint_at_tiles(b, p);
+    if (p->encoded)
+        code = picture_load(p, &b->image, b->model, b->settings, err);
+    else
+        hint_at_tiles(b, p);
+    if (code)
+        return code;
     code = picture_segment(p, &b->image, b->model, &b->ask, err);
     if (code)
         return code;
@@ -360,7 +365,8 @@ static int run(int argc, char **argv)
 }
 
 static const char details[] =
-    "PICTURE is a file (JPEG, PNG, WebP, TIFF, PNM, BMP), a folder of such files, or - for standard input.\n"
+    "PICTURE is a file (JPEG, PNG, WebP, TIFF, PNM, BMP), a folder of such files, - for standard input, or a\n"
+    ".safetensors file of samite encode, which needs no encoding.\n"
     "Boxes are X0,Y0,X1,Y1 in pixels of the upright picture. Example boxes go with one --text or with none.\n"
     "--tile looks at windows of large pictures and joins what they cut; TIFFs are then read in parts.\n"
     "--like finds all objects like the one in the box; --point, --box and --mask mean one object and nothing else.\n"

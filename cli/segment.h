@@ -67,6 +67,7 @@ typedef struct picture {
     const input    *in;
     samite_pixels   pixels;        /* rgb = NULL when the picture is read in parts */
     samite_raster  *raster;        /* the picture that is read in parts, or NULL */
+    bool            encoded;       /* p->in is a file of samite encode; pixels has no rgb where that has no picture */
     samite_result **result;        /* [prompts] */
     samite_answer  *answer;        /* to the click, or NULL */
     samite_object  *object;        /* all results, best score first */
@@ -92,9 +93,11 @@ json_t *everything_json(const everything_settings *e);
 int  prompts_make(prompts *p, const segment_settings *s, samite_error *err);
 void prompts_free(prompts *p);
 
-/* Decodes p->in. */
+/* Decodes p->in; files of samite encode are left to picture_load. */
 int  picture_read(picture *p, const segment_settings *s, samite_error *err);
-/* Encodes and asks every prompt. *image is made on first use and reused. */
+/* Fills p->pixels and *image from a file of samite encode. */
+int  picture_load(picture *p, samite_image **image, samite_model *model, const segment_settings *s, samite_error *err);
+/* Encodes, unless that is done, and asks every prompt. *image is made on first use and reused. */
 int  picture_segment(picture *p, samite_image **image, samite_model *model, const prompts *ask, samite_error *err);
 void picture_free(picture *p, const prompts *ask);
 samite_page picture_page(const picture *p, const prompts *ask);

@@ -207,7 +207,7 @@ int results_write(const results *r, const picture *p, const prompts *ask, samite
 {
     samite_page page = picture_page(p, ask);
     char *record = record_path(r, p->in->name), *info = record_info(r, p, ask);
-    unsigned formats = p->raster ? r->formats & ~(unsigned)NEED_PIXELS : r->formats;
+    unsigned lacking = p->raster ? NEED_PIXELS : p->pixels.rgb ? 0 : FORMAT_OVERLAY, formats = r->formats & ~lacking;
     int code = record && info ? remove_record(r, p->in->name, err) : no_memory(err);
     if (!code && formats & FORMAT_PNG) {
         code = write_masks(r, p, err);
@@ -218,7 +218,8 @@ int results_write(const results *r, const picture *p, const prompts *ask, samite
     if (!code)
         code = samite_write_coco(&page, info, record, err);
     if (!code && formats != r->formats)
-        say("%s is read in parts: no masks, label map and overlay as pictures", p->in->path);
+        say(p->raster ? "%s is read in parts: no masks, label map and overlay as pictures"
+                      : "%s was encoded with --no-picture: no overlay", p->in->path);
     free(record);
     free(info);
     return code;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "segment.h"
 
 #define READ_IN_PARTS ((uint64_t)64 << 20)     /* pixels from which a TIFF is not held in memory */
@@ -66,15 +67,9 @@ static bool open_raster(picture *p, const segment_settings *s)
     return true;
 }
 
-int picture_read(picture *p, const segment_settings *s, samite_error *err)
+/* Does every example box end inside the picture? */
+static int check_boxes(const picture *p, const segment_settings *s, samite_error *err)
 {
-    if (open_raster(p, s))
-        return SAMITE_OK;
-    int code = samite_pixels_read(&p->pixels, p->in->path, s->no_exif ? SAMITE_NO_EXIF : 0, err);
-    if (code) {
-        p->pixels = (samite_pixels){0};
-        return code;
-    }
     for (int i = 0; i < s->boxes.count; i++) {
         const samite_box *b = &s->boxes.item[i];
         if (b->x1 > (float)p->pixels.width || b->y1 > (float)p->pixels.height)
@@ -83,6 +78,30 @@ int picture_read(picture *p, const segment_settings *s, samite_error *err)
                         p->pixels.height);
     }
     return SAMITE_OK;
+}
+
+int picture_read(picture *p, const segment_settings *s, samite_error *err)
+{
+    p->encoded = ends_with(p->in->path, ".safetensors");
+    if (p->encoded && (s->tile || (s->everything.on && s->everything.crops)))
+        return fail(err, SAMITE_USAGE, "%s holds a picture that is encoded as a whole: %s needs the picture itself",
+                    p->in->path, s->tile ? "--tile" : "--crops");
+    if (p->encoded || open_raster(p, s))
+        return SAMITE_OK;
+    int code = samite_pixels_read(&p->pixels, p->in->path, s->no_exif ? SAMITE_NO_EXIF : 0, err);
+    if (code) {
+        p->pixels = (samite_pixels){0};
+        return code;
+    }
+    return check_boxes(p, s, err);
+}
+
+int picture_load(picture *p, samite_image **image, samite_model *model, const segment_settings *s, samite_error *err)
+{
+    samite_image_free(*image);
+    *image = NULL;
+    int code = samite_image_load(image, model, p->in->path, &p->pixels, err);
+    return code ? code : check_boxes(p, s, err);
 }
 
 static int by_score(const void *a, const void *b)
@@ -142,7 +161,9 @@ int picture_segment(picture *p, samite_image **image, samite_model *model, const
     if (ask->tile)
         return segment_tiled(p, model, ask, err);
     progress_prompt(0, ask->count);
-    int code = *image ? samite_image_replace(*image, &p->pixels, err)
+    int code = SAMITE_OK;
+    if (!p->encoded)
+        code = *image ? samite_image_replace(*image, &p->pixels, err)
                       : samite_image_open(image, model, &p->pixels, err);
     for (int i = 0; i < ask->count && !code; i++) {
         progress_prompt(i, ask->count);

@@ -134,6 +134,16 @@ SAMITE_API int  samite_image_open(samite_image **out, samite_model *m, const sam
 SAMITE_API int  samite_image_replace(samite_image *im, const samite_pixels *pixels, samite_error *err);
 SAMITE_API void samite_image_free(samite_image *im);
 
+/* An encoded picture as a .safetensors file, for later prompts and clicks with the same model at the same input side; the
+ * file appears whole or not at all. type: "f16" (NULL), "bf16" or "f32". `pixels`: the picture itself goes in too (NULL:
+ * only its size), so that it is there where one is needed, as for overlays. */
+SAMITE_API int  samite_image_save(const samite_image *im, const char *path, const char *type, const samite_pixels *pixels,
+                                  samite_error *err);
+/* Reads such a file instead of encoding. *pixels (may be NULL): size and, where the file has it, the picture; free it with
+ * samite_pixels_free. A file of another model, another side or with damage is SAMITE_INPUT. */
+SAMITE_API int  samite_image_load(samite_image **out, samite_model *m, const char *path, samite_pixels *pixels,
+                                  samite_error *err);
+
 /* ---- 4. Prompts and results -------------------------------------------------------------------------------------- */
 
 typedef struct samite_box {
@@ -175,6 +185,7 @@ typedef struct samite_result {
     int              cut;              /* 1: the text was longer than fits and was cut */
 } samite_result;
 
+/* The last few answers on a picture are remembered: an identical prompt costs nothing. */
 SAMITE_API int  samite_image_segment(samite_image *im, const samite_prompt *p, samite_result **out, samite_error *err);
 SAMITE_API void samite_result_free(samite_result *r);
 

@@ -209,6 +209,7 @@ int image_new(samite_image **out, samite_model *m, samite_error *err)
 int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
 {
     const sam3 *net = im->model->n->net;
+    answers_forget(im);
     if (im->model->parts)
         return engine_encode(im, err);
     int code = image_prepare(im, PARTS_IMAGE, err);
@@ -255,6 +256,7 @@ void samite_image_free(samite_image *im)
     if (!im)
         return;
     run_close(im->r);
+    answers_forget(im);
     engine_features_free(im);
     free(im->input);
     samite_model_free(im->model);

@@ -19,6 +19,13 @@ typedef struct words {
 
 #define ENGINE_FEATURES 4      /* of a picture, as another engine's head wants them */
 #define WORDS_KEPT 256        /* prompts remembered per model; the oldest makes room */
+#define ANSWERS_KEPT 16       /* answers remembered per picture, likewise */
+
+/* An answered prompt: strings, boxes and result are owned. */
+typedef struct answered {
+    samite_prompt  prompt;
+    samite_result *result;
+} answered;
 
 struct samite_model {
     native          *n;
@@ -40,6 +47,8 @@ struct samite_image {
     encoded_image encoded;
     click_image   clicks;          /* of the same picture, made when first asked for; see image_clicks */
     bool          clicks_ready;
+    answered      answers[ANSWERS_KEPT];       /* of the same picture */
+    int           next_answer;
     engine_tensor features[ENGINE_FEATURES];   /* instead of `encoded` when another engine computes */
     const char   *stage;      /* for progress */
     uint64_t      first, total;    /* parts of the run begun before this stage; parts of the stage */
@@ -62,5 +71,11 @@ int  image_clicks(samite_image *im, samite_error *err);
 int  image_prepare(samite_image *im, unsigned parts, samite_error *err);
 /* Text features of `text` as a value of the run; *info borrowed until the next call on the model from this thread. */
 int  image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err);
+
+/* A copy of the answer to the same prompt on the same picture, or NULL: none is remembered, or memory ran out. */
+samite_result *answer_recall(const samite_image *im, const samite_prompt *p);
+/* Keeps a copy; failing to keep is harmless. */
+void answer_remember(samite_image *im, const samite_prompt *p, const samite_result *res);
+void answers_forget(samite_image *im);
 
 #endif

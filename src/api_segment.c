@@ -247,6 +247,8 @@ int samite_image_segment(samite_image *im, const samite_prompt *prompt, samite_r
     int code = check_prompt(im, &p, err);
     if (code)
         return code;
+    if ((*out = answer_recall(im, &p)))
+        return SAMITE_OK;
     samite_result *res = calloc(1, sizeof *res);
     if (!res)
         return fail(err, SAMITE_RESOURCE, "not enough memory for the result");
@@ -257,6 +259,7 @@ int samite_image_segment(samite_image *im, const samite_prompt *prompt, samite_r
         samite_result_free(res);
         return code;
     }
+    answer_remember(im, &p, res);
     *out = res;
     return 0;
 }

@@ -634,6 +634,29 @@ class Tools(Case):
         self.assertGreater(more["activation_bytes"], d["activation_bytes"])
         self.fails(3, "photo.ppm", "info", self.photo)
 
+    def test_encode(self):
+        file, where = self.path("f.safetensors"), self.path("many")
+        self.works("encode", self.photo, "-o", file, "--dtype", "f32")
+        a, b = (self.json_of(x, "--text", "dog", *ALL) for x in (self.photo, file))
+        self.assertEqual(a["prompts"], b["prompts"])
+        self.assertEqual((a["width"], a["height"]), (b["width"], b["height"]))
+        self.works("segment", file, "--text", "dog", *ALL, "--out", self.path("with"))
+        self.assertTrue(os.path.exists(self.path("with", "f_overlay.png")))
+        self.works("encode", self.photo, "-o", where, "--no-picture")
+        small = os.path.join(where, os.listdir(where)[0])
+        self.assertLess(os.path.getsize(small), 0.6 * os.path.getsize(file))
+        said = self.works("segment", small, "--text", "dog", *ALL, "--out", self.path("without")).stderr
+        self.assertIn(b"no overlay", said)
+        self.fails(2, "--out", "encode", self.photo)
+        self.fails(2, "--tile", "segment", file, "--text", "dog", "--tile", "64")
+        self.fails(3, "another model", "segment", file, "--text", "dog", "-m", "formula:tiny,seed=3")
+        self.fails(3, "cut short", "segment", self.write("cut.safetensors", read(file)[:-9]), "--text", "dog")
+        self.fails(3, "no encoded picture", "segment", self.written_model(), "--text", "dog")
+
+    def written_model(self):
+        self.works("convert", "formula:tiny", self.path("model.safetensors"))
+        return self.path("model.safetensors")
+
     def test_convert(self):
         for name in ("m.safetensors", "m.pt"):
             out = self.path(name)

@@ -70,6 +70,12 @@ static void note_extras(run *r, const sam3 *m)
     }
 }
 
+void sam3_encode_levels(run *r, const sam3 *m, encoded_image *out)
+{
+    out->codes = position_codes(r, config_tokens(&m->c), m->c.d);
+    out->begun = fusion_begin(r, &m->fusion, out->level[2], out->codes);
+}
+
 /* All behind the trunk, of which map `x` is kept if asked for; the scope began at `mark`. */
 static void encode_behind(run *r, const sam3 *m, tensor *x, size_t mark, bool keep_trunk, encoded_image *out)
 {
@@ -77,8 +83,7 @@ static void encode_behind(run *r, const sam3 *m, tensor *x, size_t mark, bool ke
     neck_forward(r, &m->neck, x, out->level, run_observed(r) ? NECK_LEVELS : NECK_LEVELS - 1, "neck");
     if (run_observed(r))
         note_extras(r, m);
-    out->codes = position_codes(r, config_tokens(&m->c), m->c.d);
-    out->begun = fusion_begin(r, &m->fusion, out->level[2], out->codes);
+    sam3_encode_levels(r, m, out);
     tensor *keep[] = {x, out->level[0], out->level[1], out->level[2], out->codes, out->begun};
     if (keep_trunk)
         out->trunk = x;

@@ -57,6 +57,8 @@ typedef struct encoded_image {
 void sam3_encode_image(run *r, const sam3 *m, tensor *pixels, bool keep_trunk, encoded_image *out);
 /* The same from the trunk's map [1, t, t, D], which is already there. */
 void sam3_encode_map(run *r, const sam3 *m, tensor *map, encoded_image *out);
+/* What follows from the trunk's map and levels 0 to 2, which are in *out already: codes and begun. */
+void sam3_encode_levels(run *r, const sam3 *m, encoded_image *out);
 /* The tracker's pyramid: level [1, 4t, 4t, d], [1, 2t, 2t, d], [1, t, t, d]. Notes tracker_neck.I. */
 void sam3_tracker_levels(run *r, const sam3 *m, const encoded_image *im, tensor **level);
 

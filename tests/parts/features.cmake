@@ -1,0 +1,6 @@
+if(TARGET samite_shared)
+  add_executable(test_features features.c)
+  target_link_libraries(test_features PRIVATE samite_shared ${CMOCKA})
+  target_compile_definitions(test_features PRIVATE TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/golden")
+  add_test(NAME features COMMAND test_features)
+endif()
