@@ -272,6 +272,8 @@ static int evaluate(const eval_settings *s, unsigned iou, const char *dt, const 
     o.arrays = s->arrays;
     o.report = s->report;
     o.images = s->images;
+    if (!s->dt && model_path(&o.model, &s->engine, err))
+        return err->code;
     samite_options shown = library_options(&s->engine);
     o.progress = shown.progress;
     o.user = shown.user;

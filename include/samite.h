@@ -360,11 +360,12 @@ typedef struct samite_eval_options {
     int                arrays;         /* 1: precision, recall and scores go into the JSON too (COCO) */
     const char        *report;         /* folder for report.html, metrics.csv, metrics.json; NULL = none */
     const char        *images;         /* folder of the pictures, for galleries in the report; may be NULL */
+    const char        *model;          /* what the results were made with, for the report; NULL: not known */
     samite_progress_fn progress;       /* may be NULL */
     void              *user;
 } samite_eval_options;
 #define SAMITE_EVAL_OPTIONS_INIT {sizeof(samite_eval_options), SAMITE_EVAL_COCO, NULL, 0, NULL, 0, 0, 0.5, 0, NULL, NULL, 0, 0, \
-                                  0, NULL, NULL, NULL, NULL}
+                                  0, NULL, NULL, NULL, NULL, NULL}
 
 typedef struct samite_metric {
     const char *group, *name;          /* "bbox" "AP50", "cgf1_segm" "IL_MCC", "bbox/category" "3 dog", "video" "HOTA" */

@@ -1,6 +1,7 @@
 /* report.c - the page around the sections, and the same numbers as CSV and JSON. */
 #include "eval/report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,19 +11,28 @@
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Evaluation</title>\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n"
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em}\n"
-    "body{color:#222;background:#fff}\n"
-    "h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid #ccc}h3{margin-top:1.5em}\n"
-    "table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:left;border-bottom:1px solid #eee}\n"
-    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}\n"
-    ".bar{display:inline-block;height:.8em;background:#2a78b5;vertical-align:middle}\n"
-    ".gallery{display:flex;flex-wrap:wrap;gap:12px}.gallery figure{margin:0;width:250px}\n"
-    ".gallery img{max-width:250px;display:block;border:1px solid #ccc}figcaption{font-size:.85em}\n"
-    "svg{background:#fafafa;border:1px solid #ddd}.hot{background:#fbe3d6}details{margin:.5em 0}\n"
-    ".note{background:#fff7dd;padding:.4em .8em;margin:.3em 0}\n"
-    "@media (prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}td,th{border-color:#333}\n"
-    "svg{background:#262626}"
-    ".note{background:#40391f}.hot{background:#5a3423}}\n"
+    ":root{color-scheme:light dark;--ink:#222;--paper:#fff;--faint:#e4e4e4;--frame:#fafafa;--wrong:#fbe3d6;"
+    "--note:#fff7dd;--bar:#2a78b5;--link:#1a5f96}\n"
+    "@media (prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#1b1b1b;--faint:#3a3a3a;--frame:#262626;"
+    "--wrong:#5a3423;--note:#40391f;--bar:#4c9bd8;--link:#7fbdec}}\n"
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1100px;padding:0 1em;color:var(--ink);"
+    "background:var(--paper)}\n"
+    "h1{font-size:1.6em}h2{margin-top:2em;border-bottom:1px solid var(--faint)}h3{margin:1.5em 0 .5em}\n"
+    "a{color:var(--link)}nav{margin-top:.8em}nav a{margin-right:1em}\n"
+    ".wide{overflow-x:auto;max-width:100%}.long{max-height:36em;overflow-y:auto}\n"
+    "table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:left;vertical-align:top;"
+    "border-bottom:1px solid var(--faint)}\n"
+    ".about td+td{overflow-wrap:anywhere}\n"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\n"
+    ".track{display:inline-block;width:300px;max-width:40vw;background:var(--faint);vertical-align:middle}\n"
+    ".bar{display:block;height:.8em;background:var(--bar)}\n"
+    ".groups{display:flex;flex-wrap:wrap;gap:0 3em}\n"
+    ".gallery{display:flex;flex-wrap:wrap;gap:14px}.gallery figure{margin:0;width:252px;max-width:100%}\n"
+    ".pictures figure{width:340px}.gallery img{max-width:100%;display:block;border:1px solid var(--faint)}"
+    "figcaption{font-size:.85em;overflow-wrap:anywhere}\n"
+    "svg{background:var(--frame);border:1px solid var(--faint);max-width:100%;height:auto}"
+    ".hot{background:var(--wrong)}details{margin:.5em 0}\n"
+    ".note{background:var(--note);padding:.4em .8em;margin:.3em 0;overflow-wrap:anywhere}\n"
     "</style></head><body>\n";
 
 void html_escape(text *t, const char *s)
@@ -44,6 +54,12 @@ void html_category(text *t, const eval_set *truth, int32_t category)
     char id[64];
     const char *name = truth->categories[category];
     html_escape(t, name && *name ? name : id_print(id, sizeof id, &truth->category_ids.item[category]));
+}
+
+void html_bar(text *t, double part)
+{
+    text_printf(t, "<td><span class=\"track\"><span class=\"bar\" style=\"width:%.1f%%\"></span></span></td>",
+                100 * fmin(fmax(part, 0), 1));
 }
 
 int report_open(report **out, const char *folder, samite_error *err)
@@ -70,30 +86,52 @@ int report_coco(report *r, const char *kind, const coco_result *result, const ev
                 const samite_eval_options *o, samite_error *err)
 {
     report_data d = {kind, strcmp(kind, "segm") == 0, result, truth, results, o};
-    text_printf(&r->body, "<h2>%s</h2>\n<p>IoU of %s. %zu images, %zu objects, %zu results.</p>\n", kind,
-                d.masks ? "masks" : "boxes", result->images, result->objects, result->detections);
+    text_printf(&r->body, "<h2 id=\"%s\">%s</h2>\n<p>IoU of %s. %zu images, %zu objects, %zu results.</p>\n", kind,
+                d.masks ? "Masks" : "Boxes", d.masks ? "masks" : "boxes", result->images, result->objects,
+                result->detections);
     report_sizes(&r->body, &d);
     report_bars(&r->body, &d);
     report_curves(&r->body, &d);
     int code = report_confusion(&r->body, &d, err);
     if (!code)
-        code = report_galleries(&r->body, &d, r->folder, err);
+        code = report_galleries(&r->body, &d, err);
     if (!code && r->body.failed)
         code = fail(err, SAMITE_RESOURCE, "not enough memory for the report");
     return code;
 }
 
+static void add_setting(text *t, const char *name, const char *value)
+{
+    text_printf(t, "<tr><td>%s</td><td>", name);
+    html_escape(t, value);
+    text_printf(t, "</td></tr>\n");
+}
+
+/* Which images and categories, where not all. */
+static void add_choice(text *t, const samite_eval_options *o)
+{
+    if (o->limit > 0)
+        text_printf(t, "<tr><td>images</td><td>%d, chosen as the official loader does</td></tr>\n", o->limit);
+    if (o->image_list)
+        add_setting(t, "images", o->image_list);
+    if (o->class_count < 1)
+        return;
+    text_printf(t, "<tr><td>categories</td><td>");
+    for (int i = 0; i < o->class_count; i++) {
+        text_printf(t, "%s", i ? ", " : "");
+        html_escape(t, o->classes[i]);
+    }
+    text_printf(t, "</td></tr>\n");
+}
+
 static void add_settings(text *t, const samite_eval_options *o)
 {
-    text_printf(t, "<h1>Evaluation</h1>\n<table>\n");
-    for (int i = 0; i < o->gt_count; i++) {
-        text_printf(t, "<tr><td>ground truth</td><td>");
-        html_escape(t, o->gt[i]);
-        text_printf(t, "</td></tr>\n");
-    }
-    text_printf(t, "<tr><td>results</td><td>");
-    html_escape(t, o->dt);
-    text_printf(t, "</td></tr>\n");
+    text_printf(t, "<h1>Evaluation</h1>\n<table class=\"about\">\n");
+    for (int i = 0; i < o->gt_count; i++)
+        add_setting(t, "ground truth", o->gt[i]);
+    add_setting(t, "results", o->dt);
+    if (o->model)
+        add_setting(t, "model", o->model);
     if (o->kind == SAMITE_EVAL_COCO)
         text_printf(t,
                     "<tr><td>rules</td><td>COCO: IoU 0.50:0.05:0.95, at most 100 results per image and "
@@ -104,34 +142,57 @@ static void add_settings(text *t, const samite_eval_options *o)
         text_printf(t, "<tr><td>rules</td><td>SA-Co: results with a score of at least %g</td></tr>\n", o->threshold);
     else
         text_printf(t, "<tr><td>rules</td><td>HOTA over IoU 0.05:0.05:0.95; J and F as in DAVIS</td></tr>\n");
-    if (o->limit > 0)
-        text_printf(t, "<tr><td>images</td><td>%d, chosen as the official loader does</td></tr>\n", o->limit);
+    add_choice(t, o);
     text_printf(t, "<tr><td>made by</td><td>samite %s</td></tr>\n</table>\n", SAMITE_VERSION);
 }
 
-static void add_metrics(text *t, const findings *f)
+/* The value as text; in COCO's numbers -1 stands for nothing to measure. */
+static void add_value(text *t, double value, bool coco)
+{
+    if (coco && value < 0)
+        text_printf(t, "<td class=\"n\" title=\"nothing to measure\">&ndash;</td>");
+    else
+        text_printf(t, "<td class=\"n\">%.4f</td>", value);
+}
+
+/* Groups of numbers side by side. Those of single videos get bars; categories have a section of their own. */
+static void add_groups(text *t, const findings *f, bool coco)
 {
     const char *group = NULL;
-    for (size_t i = 0; i < f->notes; i++) {
-        text_printf(t, "<div class=\"note\">");
-        html_escape(t, f->note[i]);
-        text_printf(t, "</div>\n");
-    }
+    text_printf(t, "<div class=\"groups\">\n");
     for (size_t i = 0; i < f->metrics; i++) {
         const samite_metric *m = &f->metric[i];
         if (strstr(m->group, "/category"))
             continue;
         if (!group || strcmp(group, m->group) != 0) {
-            text_printf(t, "%s<h3>", group ? "</table>\n" : "");
+            text_printf(t, "%s<section><h3>", group ? "</table></div></section>\n" : "");
             html_escape(t, m->group);
-            text_printf(t, "</h3>\n<table>\n");
+            text_printf(t, "</h3>\n<div class=\"wide long\"><table>\n");
             group = m->group;
         }
         text_printf(t, "<tr><td>");
         html_escape(t, m->name);
-        text_printf(t, "</td><td class=\"n\">%.4f</td></tr>\n", m->value);
+        text_printf(t, "</td>");
+        add_value(t, m->value, coco);
+        if (strchr(m->group, '/'))
+            html_bar(t, m->value);
+        text_printf(t, "</tr>\n");
     }
-    text_printf(t, "%s", group ? "</table>\n" : "");
+    text_printf(t, "%s</div>\n", group ? "</table></div></section>\n" : "");
+}
+
+static void add_metrics(text *t, const findings *f, const samite_eval_options *o)
+{
+    for (size_t i = 0; i < f->notes; i++) {
+        text_printf(t, "<div class=\"note\">");
+        html_escape(t, f->note[i]);
+        text_printf(t, "</div>\n");
+    }
+    bool coco = o->kind == SAMITE_EVAL_COCO, boxes = o->iou & SAMITE_IOU_BBOX || !o->iou;
+    if (coco)
+        text_printf(t, "<nav>%s%s</nav>\n", boxes ? "<a href=\"#bbox\">boxes in detail</a>" : "",
+                    o->iou & SAMITE_IOU_SEGM ? "<a href=\"#segm\">masks in detail</a>" : "");
+    add_groups(t, f, coco);
 }
 
 /* Opens folder/name for writing. */
@@ -148,7 +209,7 @@ static int write_page(const report *r, const findings *f, const samite_eval_opti
     text top = {0};
     file_writer w;
     add_settings(&top, o);
-    add_metrics(&top, f);
+    add_metrics(&top, f, o);
     int code = top.failed ? fail(err, SAMITE_RESOURCE, "not enough memory for the report")
                           : open_file(&w, r, "report.html", err);
     if (!code) {

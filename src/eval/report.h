@@ -36,10 +36,13 @@ void html_escape(text *t, const char *s);
 /* Name of a category, or its id. */
 void html_category(text *t, const eval_set *truth, int32_t category);
 
+/* A table cell with a bar, full at 1. */
+void html_bar(text *t, double part);
+
 void report_bars(text *t, const report_data *d);
 void report_curves(text *t, const report_data *d);
 void report_sizes(text *t, const report_data *d);
 int  report_confusion(text *t, const report_data *d, samite_error *err);
-int  report_galleries(text *t, const report_data *d, const char *folder, samite_error *err);
+int  report_galleries(text *t, const report_data *d, samite_error *err);
 
 #endif

@@ -28,7 +28,7 @@ void report_bars(text *t, const report_data *d)
 {
     const coco_result *r = d->result;
     bar *b = malloc((r->categories + 1) * sizeof *b);
-    text_printf(t, "<h3>Categories</h3>\n<table><tr><th>category</th><th class=\"n\">AP</th><th "
+    text_printf(t, "<h3>Categories</h3>\n<div class=\"wide long\"><table><tr><th>category</th><th class=\"n\">AP</th><th "
                    "class=\"n\">AP50</th><th></th></tr>\n");
     for (size_t k = 0; b && k < r->categories; k++)
         b[k] = (bar){k, r->category_ap[k]};
@@ -38,16 +38,16 @@ void report_bars(text *t, const report_data *d)
         text_printf(t, "<tr><td>");
         html_category(t, d->truth, r->category[b[i].k]);
         if (b[i].ap < 0)
-            text_printf(t, "</td><td class=\"n\">no objects</td><td></td><td></td></tr>\n");
+            text_printf(t, "</td><td class=\"n\">no objects</td><td></td><td></td>");
         else
-            text_printf(t,
-                        "</td><td class=\"n\">%.4f</td><td class=\"n\">%.4f</td><td><span class=\"bar\" "
-                        "style=\"width:%.0fpx\"></span>"
-                        "</td></tr>\n",
-                        b[i].ap, r->category_ap50[b[i].k], 400 * b[i].ap);
+            text_printf(t, "</td><td class=\"n\">%.4f</td><td class=\"n\">%.4f</td>", b[i].ap,
+                        r->category_ap50[b[i].k]);
+        if (b[i].ap >= 0)
+            html_bar(t, b[i].ap);
+        text_printf(t, "</tr>\n");
     }
     t->failed |= !b;
-    text_printf(t, "</table>\n");
+    text_printf(t, "</table></div>\n");
     free(b);
 }
 
@@ -121,10 +121,18 @@ void report_curves(text *t, const report_data *d)
         html_category(t, d->truth, d->result->category[k]);
         text_printf(t, "</figcaption></figure>\n");
     }
-    text_printf(t, "</div></details>\n");
+    text_printf(t, "</div>%s</details>\n", shown == MOST_CURVES ? "<p>The first 100.</p>" : "");
 }
 
 /* ---- sizes ---- */
+
+static void add_rate(text *t, double v)
+{
+    if (v < 0)
+        text_printf(t, "<td class=\"n\">&ndash;</td>");
+    else
+        text_printf(t, "<td class=\"n\">%.4f</td>", v);
+}
 
 void report_sizes(text *t, const report_data *d)
 {
@@ -132,7 +140,7 @@ void report_sizes(text *t, const report_data *d)
     static const double least[] = {0, 0, 1024, 9216}, most[] = {1e10, 1024, 9216, 1e10};
     static const int ap[] = {0, 3, 4, 5}, ar[] = {8, 9, 10, 11};
     text_printf(
-        t, "<h3>Sizes</h3>\n<table><tr><th>objects</th><th class=\"n\">count</th><th class=\"n\">found at IoU 0.5</th>"
+        t, "<h3>Sizes</h3>\n<div class=\"wide\"><table><tr><th>objects</th><th class=\"n\">count</th><th class=\"n\">found at IoU 0.5</th>"
            "<th class=\"n\">AP</th><th class=\"n\">AR</th></tr>\n");
     for (int a = 0; a < 4; a++) {
         size_t count = 0, found = 0;
@@ -143,13 +151,12 @@ void report_sizes(text *t, const report_data *d)
             count++;
             found += d->result->truth_match[i] >= 0;
         }
-        text_printf(t,
-                    "<tr><td>%s</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%.4f</td><td "
-                    "class=\"n\">%.4f"
-                    "</td></tr>\n",
-                    names[a], count, found, d->result->stats[ap[a]], d->result->stats[ar[a]]);
+        text_printf(t, "<tr><td>%s</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td>", names[a], count, found);
+        add_rate(t, d->result->stats[ap[a]]);
+        add_rate(t, d->result->stats[ar[a]]);
+        text_printf(t, "</tr>\n");
     }
-    text_printf(t, "</table>\n");
+    text_printf(t, "</table></div>\n");
 }
 
 /* ---- confusion ---- */
@@ -258,10 +265,11 @@ int report_confusion(text *t, const report_data *d, samite_error *err)
         t,
         "<h3>Prompt and what lay there</h3>\n<p>Results with a score of %.1f or more: the category that was asked for, "
         "and "
-        "that of the object they cover best (IoU 0.5 or more).</p>\n<table><tr><th>asked for</th><th>lay there</th>"
-        "<th class=\"n\">results</th></tr>\n",
+        "that of the object they cover best (IoU 0.5 or more).</p>\n",
         SURE);
     n = fine ? merge_pairs(c, n) : 0;
+    text_printf(t, n ? "<div class=\"wide\"><table><tr><th>asked for</th><th>lay there</th><th class=\"n\">results</th>"
+                       "</tr>\n" : "<div><table><tr><td>none</td></tr>\n");
     for (size_t i = 0; i < n && i < MOST_CONFUSED; i++) {
         text_printf(t, "<tr%s><td>", c[i].as == c[i].is ? "" : " class=\"hot\"");
         html_category(t, d->truth, c[i].as);
@@ -272,7 +280,9 @@ int report_confusion(text *t, const report_data *d, samite_error *err)
             html_category(t, d->truth, c[i].is);
         text_printf(t, "</td><td class=\"n\">%zu</td></tr>\n", c[i].count);
     }
-    text_printf(t, "</table>\n");
+    text_printf(t, "</table></div>\n");
+    if (n > MOST_CONFUSED)
+        text_printf(t, "<p>... and %zu pairs more</p>\n", n - MOST_CONFUSED);
     free(c);
     free(g.start);
     free(g.list);

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "eval/report.h"
@@ -13,6 +12,7 @@
 #define SHOWN      24
 #define SIDE       500         /* of the pictures on the page, at most */
 #define QUALITY    80
+#define LETTERS    1.5         /* larger than usual: pages show pictures smaller than they are */
 #define LARGEST    ((size_t)64 << 20)
 #define MOST_DRAWN 60
 
@@ -111,8 +111,8 @@ static void collect(drawing *w, const report_data *d, const eval_set *s, size_t 
     }
 }
 
-/* Makes the picture smaller and writes it as a data URL. */
-static int embed(text *t, const pixels *big, const char *folder, samite_error *err)
+/* Makes the picture smaller and adds it as a data URL. */
+static int embed(text *t, const pixels *big, samite_error *err)
 {
     int longest = big->width > big->height ? big->width : big->height;
     int width = longest > SIDE ? (int)((int64_t)big->width * SIDE / longest) : big->width;
@@ -120,42 +120,38 @@ static int embed(text *t, const pixels *big, const char *folder, samite_error *e
     width = width < 1 ? 1 : width;
     height = height < 1 ? 1 : height;
     uint8_t *small = malloc((size_t)width * (size_t)height * 3), *data = NULL;
-    char *path = path_join(folder, "picture.tmp");
     size_t size;
-    int code = small && path ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for a picture of the report");
+    int code = small ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for a picture of the report");
     if (!code)
         code = resize_rgb(small, width, height, big, err);
     if (!code)
-        code = image_write_jpeg(path, small, width, height, QUALITY, err);
-    if (!code)
-        code = file_read(&data, &size, path, LARGEST, err);
+        code = image_encode_jpeg(&data, &size, small, width, height, QUALITY, "picture of the report", err);
     if (!code) {
         text_printf(t, "<img alt=\"\" src=\"data:image/jpeg;base64,");
         base64(t, data, size);
         text_printf(t, "\">");
     }
-    if (path)
-        unlink(path);
-    free(path);
     free(data);
     free(small);
     return code;
 }
 
-static int add_figure(text *t, const report_data *d, const eval_set *s, size_t at, bool wrong, const char *folder,
+static int add_figure(text *t, const report_data *d, const eval_set *s, size_t at, bool wrong,
                       samite_error *err)
 {
     const eval_item *item = &s->items[at];
     pixels px;
     drawing w = {.count = 0};
+    draw_style style = DRAW_STYLE_INIT;
     char id[64];
     int code = SAMITE_OK;
+    style.scale = LETTERS;
     text_printf(t, "<figure>");
     if (get_picture(&px, d, item->image)) {
         collect(&w, d, s, at, wrong);
-        code = draw_overlay(px.rgb, px.width, px.height, w.instance, w.count, NULL, err);
+        code = draw_overlay(px.rgb, px.width, px.height, w.instance, w.count, &style, err);
         if (!code)
-            code = embed(t, &px, folder, err);
+            code = embed(t, &px, err);
         pixels_free(&px);
     }
     for (size_t i = 0; i < w.count; i++)
@@ -177,7 +173,7 @@ static int add_figure(text *t, const report_data *d, const eval_set *s, size_t a
     return code;
 }
 
-int report_galleries(text *t, const report_data *d, const char *folder, samite_error *err)
+int report_galleries(text *t, const report_data *d, samite_error *err)
 {
     int code = SAMITE_OK;
     for (int wrong = 1; wrong >= 0 && !code; wrong--) {
@@ -186,12 +182,12 @@ int report_galleries(text *t, const report_data *d, const char *folder, samite_e
         worst *w = list_worst(s, wrong ? d->result->result_match : d->result->truth_match, wrong, &count);
         if (!w)
             return fail(err, SAMITE_RESOURCE, "not enough memory for the report");
-        text_printf(t, "<h3>%s</h3>\n<p>At IoU 0.5: %zu. %s</p>\n<div class=\"gallery\">\n",
+        text_printf(t, "<h3>%s</h3>\n<p>At IoU 0.5: %zu.%s</p>\n<div class=\"gallery pictures\">\n",
                     wrong ? "Wrong results" : "Missed objects", count,
-                    wrong ? "The surest first; beside them the objects of that category."
-                          : "The largest first; beside them results of that category.");
+                    !count ? "" : wrong ? " The surest first, in red; in violet the objects of that category."
+                                        : " The largest first, in red; in violet results of that category.");
         for (size_t i = 0; i < count && i < SHOWN && !code; i++)
-            code = add_figure(t, d, s, w[i].item, wrong, folder, err);
+            code = add_figure(t, d, s, w[i].item, wrong, err);
         text_printf(t, "</div>\n");
         free(w);
     }

@@ -96,7 +96,8 @@ typedef struct video_sums {
     hota   all;
     double jf[JF_NUMBERS];
     double objects;
-    size_t sequences;
+    struct sequence_numbers { char name[160]; double hota, jf; bool objects; } *each;
+    size_t sequences, room;
 } video_sums;
 
 /* Tracks sorted so that those of one video and category lie together, in the order of the file. */
@@ -123,17 +124,25 @@ static listed *sort_tracks(const track_set *s)
     return l;
 }
 
-static int add_sequence(video_sums *v, findings *f, sequence *s, samite_error *err)
+/* "5 dog": what a sequence is called. */
+static void name_sequence(char *out, size_t room, const sequence *s)
+{
+    char id[64];
+    snprintf(out, room, "%s %s", id_print(id, sizeof id, &s->truth->video_ids.item[s->video]),
+             s->truth->categories[s->category]);
+}
+
+static int add_sequence(video_sums *v, sequence *s, samite_error *err)
 {
     hota one;
-    double jf[JF_NUMBERS];
+    double jf[JF_NUMBERS] = {0};
     int code = sequence_open(s, err);
     if (!code)
         code = hota_sequence(&one, s, err);
-    if (!code) {
+    if (!code)
         hota_add(&v->all, &one);
-        v->sequences++;
-    }
+    if (!code && grow(&v->each, v->sequences, &v->room, sizeof *v->each))
+        code = fail(err, SAMITE_RESOURCE, "not enough memory for %zu sequences", v->sequences);
     if (!code && s->truths) {
         code = jf_sequence(jf, s, err);
         for (int i = 0; i < JF_NUMBERS && !code; i++)
@@ -141,22 +150,21 @@ static int add_sequence(video_sums *v, findings *f, sequence *s, samite_error *e
         v->objects += (double)s->truths;
     }
     if (!code) {
-        char name[160], id[64];
-        double n[HOTA_NUMBERS][HOTA_ALPHAS];
+        struct sequence_numbers *n = &v->each[v->sequences++];
+        double h[HOTA_NUMBERS][HOTA_ALPHAS];
         hota sum = {0};
         hota_add(&sum, &one);
-        hota_numbers(n, &sum);
-        snprintf(name, sizeof name, "%s %s", id_print(id, sizeof id, &s->truth->video_ids.item[s->video]),
-                 s->truth->categories[s->category]);
-        findings_number(f, "video/HOTA", name, mean_as_numpy(n[HOTA_HOTA], HOTA_ALPHAS));
-        if (s->truths)
-            findings_number(f, "video/J&F", name, (jf[JF_J] + jf[JF_F]) / 2);
+        hota_numbers(h, &sum);
+        name_sequence(n->name, sizeof n->name, s);
+        n->hota = mean_as_numpy(h[HOTA_HOTA], HOTA_ALPHAS);
+        n->jf = (jf[JF_J] + jf[JF_F]) / 2;
+        n->objects = s->truths > 0;
     }
     sequence_free(s);
     return code;
 }
 
-static int add_all(video_sums *v, findings *f, const track_set *truth, const track_set *results, samite_error *err)
+static int add_all(video_sums *v, const track_set *truth, const track_set *results, samite_error *err)
 {
     listed *g = sort_tracks(truth), *d = sort_tracks(results);
     uint32_t *gl = malloc((truth->count + 1) * sizeof *gl), *dl = malloc((results->count + 1) * sizeof *dl);
@@ -176,7 +184,7 @@ static int add_all(video_sums *v, findings *f, const track_set *truth, const tra
             gl[s.truths++] = g[i].track;
         for (; j < results->count && d[j].where == where; j++)
             dl[s.found++] = d[j].track;
-        code = add_sequence(v, f, &s, err);
+        code = add_sequence(v, &s, err);
     }
     free(g);
     free(d);
@@ -204,6 +212,11 @@ static void put_numbers(findings *f, const video_sums *v)
         findings_put(f, "video", jf_names[i], v->jf[i] / weight);
         findings_number(f, "video", jf_names[i], v->jf[i] / weight);
     }
+    for (size_t i = 0; i < v->sequences; i++)
+        findings_number(f, "video/HOTA", v->each[i].name, v->each[i].hota);
+    for (size_t i = 0; i < v->sequences; i++)
+        if (v->each[i].objects)
+            findings_number(f, "video/J&F", v->each[i].name, v->each[i].jf);
     for (int i = 0; i < HOTA_NUMBERS; i++)
         for (int a = 0; a < HOTA_ALPHAS; a++) {
             snprintf(name, sizeof name, "%s@%.2f", hota_names[i], 0.05 + a * 0.05);
@@ -227,9 +240,10 @@ int evaluate_videos(findings *f, const samite_eval_options *o, samite_error *err
     if (!code && results.count == 0)
         findings_note(f, "%s has no tracks", o->dt);
     if (!code)
-        code = add_all(&v, f, &truth, &results, err);
+        code = add_all(&v, &truth, &results, err);
     if (!code)
         put_numbers(f, &v);
+    free(v.each);
     track_set_free(&results);
     track_set_free(&truth);
     return code;

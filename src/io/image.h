@@ -52,8 +52,11 @@ typedef struct png_image_data {
     int            colours; /* PALETTE: 1..256; every index must be below it */
 } png_image_data;
 
-/* Both write through a temporary beside `path` that is renamed at the end. */
+/* Files are written through a temporary beside `path` that is renamed at the end. */
 int image_write_png(const char *path, const png_image_data *image, samite_error *err);
+/* The bytes of a JPEG file, yours to free; `name` is for messages. */
+int image_encode_jpeg(uint8_t **out, size_t *size, const uint8_t *rgb, int width, int height, int quality,
+                      const char *name, samite_error *err);
 int image_write_jpeg(const char *path, const uint8_t *rgb, int width, int height, int quality, samite_error *err);
 
 #endif

@@ -214,24 +214,40 @@ static int compress(jpeg_writer *w, const uint8_t *rgb, int width, int height, i
     return SAMITE_OK;
 }
 
-int image_write_jpeg(const char *path, const uint8_t *rgb, int width, int height, int quality, samite_error *err)
+int image_encode_jpeg(uint8_t **out, size_t *size, const uint8_t *rgb, int width, int height, int quality,
+                      const char *name, samite_error *err)
 {
+    *out = NULL;
+    *size = 0;
     if (width < 1 || height < 1 || width > JPEG_MAX_DIMENSION || height > JPEG_MAX_DIMENSION)
-        return fail(err, SAMITE_USAGE, "%s: JPEG holds up to %ld pixels a side, not %d x %d: write PNG instead", path,
+        return fail(err, SAMITE_USAGE, "%s: JPEG holds up to %ld pixels a side, not %d x %d: write PNG instead", name,
                     (long)JPEG_MAX_DIMENSION, width, height);
     jpeg_writer *w = calloc(1, sizeof *w);
     if (!w)
-        return fail(err, SAMITE_RESOURCE, "%s: no memory for writing JPEG", path);
+        return fail(err, SAMITE_RESOURCE, "%s: no memory for writing JPEG", name);
     int code = compress(w, rgb, width, height, quality);
-    if (code != SAMITE_OK)
-        fail(err, code, "%s: JPEG cannot be written: %s", path, w->text);
     jpeg_destroy_compress(&w->c);
+    if (code != SAMITE_OK) {
+        fail(err, code, "%s: JPEG cannot be written: %s", name, w->text);
+        free(w->bytes);
+        w->bytes = NULL;
+    }
+    *out = w->bytes;
+    *size = w->size;
+    free(w);
+    return code;
+}
+
+int image_write_jpeg(const char *path, const uint8_t *rgb, int width, int height, int quality, samite_error *err)
+{
+    uint8_t *bytes;
+    size_t size;
     file_writer f;
+    int code = image_encode_jpeg(&bytes, &size, rgb, width, height, quality, path, err);
     if (code == SAMITE_OK && (code = file_writer_open(&f, path, err)) == SAMITE_OK) {
-        file_write(&f, w->bytes, w->size);
+        file_write(&f, bytes, size);
         code = file_writer_commit(&f, err);
     }
-    free(w->bytes);
-    free(w);
+    free(bytes);
     return code;
 }
