@@ -40,9 +40,13 @@ def main():
         assert tracks["videos"][0]["length"] == 9
         seen = [s is not None for s in tracks["annotations"][0]["segmentations"]]
         assert seen == [bool(line["objects"]) for line in lines]
-        p = subprocess.run([SAMITE, "eval", "--video", "--gt", os.path.join(out, "tracks.json"), "--dt",
-                            os.path.join(out, "tracks.json"), "--json"], capture_output=True, text=True)
-        assert p.returncode == 0 and json.loads(p.stdout)["video"]["HOTA"] == 1.0, p.stdout
+        printed = os.path.join(work, "lines.jsonl")
+        with open(printed, "w") as f:
+            f.writelines(json.dumps(line) + "\n" for line in lines)
+        for dt in (os.path.join(out, "tracks.json"), printed):
+            p = subprocess.run([SAMITE, "eval", "--video", "--gt", os.path.join(out, "tracks.json"), "--dt", dt, "--json"],
+                               capture_output=True, text=True)
+            assert p.returncode == 0 and json.loads(p.stdout)["video"]["HOTA"] == 1.0, p.stdout
         formats(os.path.join(work, "tools"))
         lines, _ = run(0, movie, "--text", "person", "--score", "0.3", "--delay", "2")
         assert numbers(lines) == list(range(9)) and abs(lines[1]["time"] - 0.04) < 1e-6

@@ -21,6 +21,47 @@ def run(status, *words, **environment):
     return p.stdout, p.stderr
 
 
+def tracks():
+    """Results as samite track writes them: other ids, other frames, JSON lines."""
+    def runs(*counts):
+        return {"size": [4, 6], "counts": list(counts)}
+    seen = [runs(2, 3 + i, 19 - i) for i in range(6)]
+    truth = {"videos": [{"id": 9, "name": "a/clip.mp4", "width": 6, "height": 4, "length": 3,
+                         "frame_indices": [0, 2, 5]}], "categories": [{"id": 4, "name": "dog"}],
+             "annotations": [{"video_id": 9, "category_id": 4, "segmentations": [seen[0], None, seen[5]]}]}
+    own = {"videos": [{"id": 1, "name": "clip", "width": 6, "height": 4, "length": 6, "frame_indices": list(range(6))}],
+           "categories": [{"id": 1, "name": "brown dog"}],
+           "annotations": [{"video_id": 1, "category_id": 1, "segmentations": [seen[0], seen[1], None, None, None, seen[5]]}]}
+    line = '{"frame":%d,"objects":[%s]}\n'
+    one = '{"id":3,"score":0.5,"segmentation":%s}'
+    lines = "".join(line % (i, one % json.dumps(seen[i]) if i in (0, 1, 5) else "") for i in range(6))
+    with tempfile.TemporaryDirectory() as folder:
+        gt, dt = os.path.join(folder, "gt.json"), os.path.join(folder, "dt.json")
+
+        def score(text, status=0):
+            with open(dt, "w") as f:
+                f.write(text)
+            out, err = run(status, "--video", "--gt", gt, "--dt", dt, "--json")
+            return err if status else json.loads(out)
+        with open(gt, "w") as f:
+            json.dump(truth, f)
+        for text in (json.dumps(own), lines, lines.replace("\n", "\r\n") + "\n"):
+            got = score(text)
+            assert got["video"]["HOTA"] == got["video"]["J&F"] == 1.0 and "1 masks are on frames" in got["notes"][0], got
+        assert "line 7: object 3 has a mask on frame 0 already" in score(lines + lines, 3)
+        assert "line 6, column" in score(lines[:-20], 3)
+        assert "ascending" in score(json.dumps(own).replace("[0, 1, 2, 3, 4, 5]", "[0, 1, 2, 3, 5, 5]"), 3)
+        assert "6 x 5" in score(line % (0, one % json.dumps({"size": [5, 6], "counts": [30]})), 3)
+        truth["videos"].append({"id": 10, "name": "b.mp4", "width": 6, "height": 4, "length": 1})
+        truth["categories"].append({"id": 1, "name": "cat"})
+        with open(gt, "w") as f:
+            json.dump(truth, f)
+        assert "2 videos and 2 categories" in score(lines, 3)
+        assert "1 tracks have a category" in score(json.dumps(own))["notes"][0]
+        own["categories"][0]["name"] = "dog"
+        assert score(json.dumps(own))["video"]["HOTA"] == 1.0
+
+
 def main():
     want = json.load(open(os.path.join(GOLDEN, "expected.json")))
     out, _ = run(0, "--gt", GT, "--dt", DT, "--iou", "bbox,segm", "--json")
@@ -39,6 +80,7 @@ def main():
     clips = os.path.join(GOLDEN, "video_gt.json"), os.path.join(GOLDEN, "video_dt.json")
     out, _ = run(0, "--video", "--gt", clips[0], "--dt", clips[1])
     assert "AssA" in out and "J&F" in out
+    tracks()
     both = ["--gt", GT, "--dt", DT]
     for words, needle in (
             ([], "--gt instances.json"), (["--gt", GT], "--dt FILE"), (["--gt", GT, *both], "one file"),

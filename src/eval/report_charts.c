@@ -28,8 +28,8 @@ void report_bars(text *t, const report_data *d)
 {
     const coco_result *r = d->result;
     bar *b = malloc((r->categories + 1) * sizeof *b);
-    text_printf(t, "<h3>Categories</h3>\n<div class=\"wide long\"><table><tr><th>category</th><th class=\"n\">AP</th><th "
-                   "class=\"n\">AP50</th><th></th></tr>\n");
+    text_printf(t, "<h3>Categories</h3>\n<div class=\"wide long\"><table><tr><th>category</th><th class=\"n\">AP</th>"
+                   "<th class=\"n\">AP50</th><th></th></tr>\n");
     for (size_t k = 0; b && k < r->categories; k++)
         b[k] = (bar){k, r->category_ap[k]};
     if (b && r->categories > 1)
@@ -140,8 +140,8 @@ void report_sizes(text *t, const report_data *d)
     static const double least[] = {0, 0, 1024, 9216}, most[] = {1e10, 1024, 9216, 1e10};
     static const int ap[] = {0, 3, 4, 5}, ar[] = {8, 9, 10, 11};
     text_printf(
-        t, "<h3>Sizes</h3>\n<div class=\"wide\"><table><tr><th>objects</th><th class=\"n\">count</th><th class=\"n\">found at IoU 0.5</th>"
-           "<th class=\"n\">AP</th><th class=\"n\">AR</th></tr>\n");
+        t, "<h3>Sizes</h3>\n<div class=\"wide\"><table><tr><th>objects</th><th class=\"n\">count</th>"
+           "<th class=\"n\">found at IoU 0.5</th><th class=\"n\">AP</th><th class=\"n\">AR</th></tr>\n");
     for (int a = 0; a < 4; a++) {
         size_t count = 0, found = 0;
         for (size_t i = 0; i < d->truth->count; i++) {

@@ -9,18 +9,18 @@
 
 #include "base/file.h"
 #include "eval/segmentation.h"
+#include "eval/tracks_read.h"
 
 #define MOST_FRAMES  10000000
 
-static int no_memory(const track_set *s, samite_error *err)
+int tracks_no_memory(const track_set *s, samite_error *err)
 {
     return fail(err, SAMITE_RESOURCE, "not enough memory to read %s", s->path);
 }
 
 /* ---- values ---- */
 
-/* Id of a JSON value; the characters are in `room` or belong to the value. */
-static id_value id_of(const json_t *v, char room[64])
+id_value tracks_id(const json_t *v, char room[64])
 {
     if (json_is_string(v))
         return id_from_string(json_string_value(v), json_string_length(v));
@@ -88,11 +88,31 @@ static int mask_of(rle *out, const json_t *v, const video_size *video, const cha
 
 /* ---- records ---- */
 
+int tracks_numbers(int64_t **out, track_set *s, const json_t *list, size_t n, size_t at, samite_error *err)
+{
+    *out = NULL;
+    if (!list || json_is_null(list))
+        return SAMITE_OK;
+    int64_t *v = json_array_size(list) == n ? pool_take(&s->texts, n * sizeof *v) : NULL;
+    if (json_array_size(list) == n && !v)
+        return tracks_no_memory(s, err);
+    for (size_t i = 0; v && i < n; i++) {
+        const json_t *one = json_array_get(list, i);
+        v[i] = (int64_t)json_integer_value(one);
+        if (!json_is_integer(one) || v[i] < 0 || (i && v[i] <= v[i - 1]))
+            v = NULL;
+    }
+    *out = v;
+    return v ? SAMITE_OK
+             : fail(err, SAMITE_INPUT, "%s: frame_indices of video number %zu are not %zu ascending numbers", s->path,
+                    at + 1, n);
+}
+
 static int add_video(track_set *s, const json_t *v, size_t at, samite_error *err)
 {
     char room[64];
     bool known;
-    id_value id = id_of(json_object_get(v, "id"), room);
+    id_value id = tracks_id(json_object_get(v, "id"), room);
     json_int_t w = json_integer_value(json_object_get(v, "width")),
                h = json_integer_value(json_object_get(v, "height"));
     const json_t *files = json_object_get(v, "file_names");
@@ -104,94 +124,135 @@ static int add_video(track_set *s, const json_t *v, size_t at, samite_error *err
         return fail(err, SAMITE_INPUT, "%s: video number %zu needs width, height and length (frames)", s->path, at + 1);
     int32_t index = ids_put(&s->video_ids, &id, &known);
     if (index < 0 || grow(&s->videos, (size_t)index, &s->video_room, sizeof *s->videos))
-        return no_memory(s, err);
+        return tracks_no_memory(s, err);
     if (known)
         return fail(err, SAMITE_INPUT, "%s: video number %zu repeats an id", s->path, at + 1);
     const char *name = json_string_value(json_object_get(v, "name"));
     s->videos[index] =
-        (video_size){(int)w, (int)h, (size_t)n, name ? pool_string(&s->texts, name, strlen(name)) : NULL};
-    return SAMITE_OK;
+        (video_size){(int)w, (int)h, (size_t)n, name ? pool_string(&s->texts, name, strlen(name)) : NULL, NULL};
+    return tracks_numbers(&s->videos[index].numbers, s, json_object_get(v, "frame_indices"), (size_t)n, at, err);
 }
 
 static int add_category(track_set *s, const json_t *v, size_t at, samite_error *err)
 {
     char room[64];
     bool known;
-    id_value id = id_of(json_object_get(v, "id"), room);
+    id_value id = tracks_id(json_object_get(v, "id"), room);
     const char *name = json_string_value(json_object_get(v, "name"));
     if (id.kind == ID_NONE)
         return fail(err, SAMITE_INPUT, "%s: category number %zu has no id", s->path, at + 1);
     int32_t index = ids_put(&s->category_ids, &id, &known);
     if (index < 0 || grow(&s->categories, (size_t)index, &s->category_room, sizeof *s->categories))
-        return no_memory(s, err);
+        return tracks_no_memory(s, err);
     s->categories[index] = name ? pool_string(&s->texts, name, strlen(name)) : "";
-    return s->categories[index] ? SAMITE_OK : no_memory(s, err);
+    return s->categories[index] ? SAMITE_OK : tracks_no_memory(s, err);
 }
 
-static int add_masks(track_set *s, const track_set *truth, track *t, const json_t *list, size_t at, samite_error *err)
+int64_t tracks_position(const video_size *v, int64_t number)
 {
-    const video_size *video = &truth->videos[t->video];
-    int code = SAMITE_OK;
+    size_t low = 0, high = v->frames;
+    if (!v->numbers)
+        return number >= 0 && (uint64_t)number < v->frames ? number : -1;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (v->numbers[middle] < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < v->frames && v->numbers[low] == number ? (int64_t)low : -1;
+}
+
+int tracks_put_mask(track_set *s, const video_size *video, track *t, size_t frame, const json_t *v, const char *what,
+                    samite_error *err)
+{
+    char *text = NULL;
+    rle r = {0};
+    if (!v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+        (json_is_object(v) && json_object_size(v) == 0))
+        return SAMITE_OK;
+    int code = mask_of(&r, v, video, what, err);
+    if (!code && rle_area(&r) == 0) {
+        s->empty_masks++;
+    } else if (!code) {
+        code = rle_to_string(&text, &r, err);
+        if (!code && !(t->mask[frame] = pool_string(&s->texts, text, strlen(text))))
+            code = tracks_no_memory(s, err);
+    }
+    free(text);
+    rle_free(&r);
+    return code;
+}
+
+int tracks_open(track_set *s, const video_size *video, track *t, samite_error *err)
+{
     t->mask = pool_take(&s->texts, video->frames * sizeof *t->mask);
     if (!t->mask)
-        return no_memory(s, err);
+        return tracks_no_memory(s, err);
     for (size_t f = 0; f < video->frames; f++)
         t->mask[f] = NULL;
-    for (size_t f = 0; f < video->frames && !code; f++) {
-        const json_t *v = json_array_get(list, f);
-        char what[200], *text = NULL;
-        rle r = {0};
-        if (!v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
-            (json_is_object(v) && json_object_size(v) == 0))
-            continue;
+    return SAMITE_OK;
+}
+
+/* `numbers`: the frame of each entry of the list; NULL: they are those of the truth. */
+static int add_masks(track_set *s, const track_set *truth, track *t, const json_t *list, const int64_t *numbers,
+                     size_t at, samite_error *err)
+{
+    const video_size *video = &truth->videos[t->video];
+    int code = tracks_open(s, video, t, err);
+    for (size_t f = 0; f < json_array_size(list) && !code; f++) {
+        char what[200];
+        int64_t to = numbers ? tracks_position(video, numbers[f]) : (int64_t)f;
         snprintf(what, sizeof what, "%.100s: track number %zu, frame %zu", s->path, at + 1, f);
-        code = mask_of(&r, v, video, what, err);
-        if (!code && rle_area(&r) == 0) {
-            s->empty_masks++;
-        } else if (!code) {
-            code = rle_to_string(&text, &r, err);
-            if (!code && !(t->mask[f] = pool_string(&s->texts, text, strlen(text))))
-                code = no_memory(s, err);
-        }
-        free(text);
-        rle_free(&r);
+        if (to >= 0)
+            code = tracks_put_mask(s, video, t, (size_t)to, json_array_get(list, f), what, err);
+        else if (json_is_object(json_array_get(list, f)))
+            s->other_frames++;
     }
     return code;
 }
 
-static int add_track(track_set *s, const track_set *truth, const json_t *v, size_t at, samite_error *err)
+int tracks_keep(track_set *s, const track_set *truth, const track *t, samite_error *err)
+{
+    bool seen = false;
+    for (size_t f = 0; f < truth->videos[t->video].frames; f++)
+        seen |= t->mask[f] != NULL;
+    if (!seen)
+        return SAMITE_OK;
+    if (grow(&s->tracks, s->count, &s->room, sizeof *s->tracks))
+        return tracks_no_memory(s, err);
+    s->tracks[s->count++] = *t;
+    return SAMITE_OK;
+}
+
+/* `m`: what results call videos and categories; NULL: the same as truth. */
+static int add_track(track_set *s, const track_set *truth, const track_match *m, const json_t *v, size_t at,
+                     samite_error *err)
 {
     char room[64], name[64];
     const json_t *list = json_object_get(v, "segmentations");
-    id_value video = id_of(json_object_get(v, "video_id"), room);
-    track t = {.video = video.kind ? ids_find(&truth->video_ids, &video) : -1, .score = 1};
+    id_value video = tracks_id(json_object_get(v, "video_id"), room);
+    const int64_t *numbers = NULL;
+    size_t frames = 0;
+    track t = {.video = video.kind ? track_match_video(m, truth, &video, &numbers, &frames) : -1, .score = 1};
     if (t.video < 0)
         return fail(err, SAMITE_INPUT, "%s: track number %zu is on video id %s, which %s does not have", s->path,
                     at + 1, id_print(name, sizeof name, &video), truth->path);
-    id_value category = id_of(json_object_get(v, "category_id"), room);
-    t.category = category.kind ? ids_find(&truth->category_ids, &category) : -1;
+    id_value category = tracks_id(json_object_get(v, "category_id"), room);
+    t.category = category.kind ? track_match_category(m, truth, &category) : -1;
     if (t.category < 0) {
         s->unknown_categories++;
         return SAMITE_OK;
     }
-    if (!json_is_array(list) || json_array_size(list) != truth->videos[t.video].frames)
+    if (!json_is_array(list) || json_array_size(list) != frames)
         return fail(err, SAMITE_INPUT,
                     "%s: track number %zu has %zu segmentations; expected a list with one for each of the %zu "
                     "frames, null where the object is not seen",
-                    s->path, at + 1, json_array_size(list), truth->videos[t.video].frames);
+                    s->path, at + 1, json_array_size(list), frames);
     if (json_is_number(json_object_get(v, "score")))
         t.score = json_number_value(json_object_get(v, "score"));
-    int code = add_masks(s, truth, &t, list, at, err);
-    bool seen = false;
-    for (size_t f = 0; f < truth->videos[t.video].frames && !code; f++)
-        seen |= t.mask[f] != NULL;
-    if (!code && !seen)
-        return SAMITE_OK;
-    if (!code && grow(&s->tracks, s->count, &s->room, sizeof *s->tracks))
-        code = no_memory(s, err);
-    if (!code)
-        s->tracks[s->count++] = t;
-    return code;
+    int code = add_masks(s, truth, &t, list, numbers, at, err);
+    return code ? code : tracks_keep(s, truth, &t, err);
 }
 
 /* ---- files ---- */
@@ -224,25 +285,43 @@ int track_set_parse(track_set *out, const char *data, size_t size, const char *n
     json_array_foreach(json_object_get(o, "categories"), i, v)
         code = code ? code : add_category(out, v, i, err);
     json_array_foreach(json_object_get(o, "annotations"), i, v)
-        code = code ? code : add_track(out, out, v, i, err);
+        code = code ? code : add_track(out, out, NULL, v, i, err);
     json_decref(o);
     if (code)
         track_set_free(out);
     return code;
 }
 
+static int read_results(track_set *out, const track_set *truth, const json_t *o, const char *name, samite_error *err)
+{
+    const json_t *list = json_is_array(o) ? o : json_object_get(o, "annotations");
+    track_match m;
+    json_t *v;
+    size_t i;
+    if (!json_is_array(list))
+        return fail(err, SAMITE_INPUT,
+                    "%s has no tracks: expected a list of objects, an object with \"annotations\", or JSON lines of "
+                    "samite track", name);
+    int code = track_match_open(&m, out, truth, o, err);
+    json_array_foreach(list, i, v)
+        code = code ? code : add_track(out, truth, &m, v, i, err);
+    track_match_free(&m);
+    return code;
+}
+
 int track_results_parse(track_set *out, const track_set *truth, const char *data, size_t size, const char *name,
                         samite_error *err)
 {
-    json_t *o, *v;
-    size_t i;
-    int code = load(&o, out, data, size, name, err);
-    const json_t *list = json_is_array(o) ? o : json_object_get(o, "annotations");
-    if (!code && !json_is_array(list))
-        code = fail(err, SAMITE_INPUT,
-                    "%s has no tracks: expected a list of objects, or an object with \"annotations\"", name);
-    json_array_foreach(list, i, v)
-        code = code ? code : add_track(out, truth, v, i, err);
+    json_t *o = NULL;
+    int code;
+    if (tracks_are_lines(data, size)) {
+        *out = (track_set){0};
+        out->path = pool_string(&out->texts, name, strlen(name));
+        code = out->path ? tracks_read_lines(out, truth, data, size, err)
+                         : fail(err, SAMITE_RESOURCE, "not enough memory to read %s", name);
+    } else if (!(code = load(&o, out, data, size, name, err))) {
+        code = read_results(out, truth, o, name, err);
+    }
     json_decref(o);
     if (code)
         track_set_free(out);

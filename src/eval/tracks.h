@@ -9,6 +9,7 @@ typedef struct video_size {
     int    width, height;
     size_t frames;
     const char *name;
+    int64_t    *numbers;      /* [frames] of its frames in the video, ascending; NULL: 0, 1, 2, ... */
 } video_size;
 
 /* One object of one video. */
@@ -27,13 +28,15 @@ typedef struct track_set {
     size_t       category_room;
     track       *tracks;      /* by order in the file */
     size_t       count, room;
-    size_t       unknown_categories, empty_masks;
+    size_t       unknown_categories, empty_masks, other_frames;   /* other_frames: masks on frames that truth lacks */
     pool         texts;
 } track_set;
 
 /* Ground truth: videos (id, width, height, length), categories, annotations (video_id, category_id, segmentations). */
 int  track_set_read(track_set *out, const char *path, samite_error *err);
-/* Results for `truth`: a list of objects with video_id, category_id, segmentations, or an object with "annotations". */
+/* Results for `truth`: a list of objects with video_id, category_id, segmentations; or an object with "annotations"
+ * whose own videos and categories are matched by name, and whose frames by number ("frame_indices"); or the JSON lines
+ * of samite track, where `truth` has one video and one category. */
 int  track_results_read(track_set *out, const track_set *truth, const char *path, samite_error *err);
 /* The same from memory; `name` is for messages. */
 int  track_set_parse(track_set *out, const char *data, size_t size, const char *name, samite_error *err);

@@ -237,6 +237,9 @@ int evaluate_videos(findings *f, const samite_eval_options *o, samite_error *err
     if (!code && results.empty_masks + truth.empty_masks)
         findings_note(f, "%zu masks are empty; there the object counts as not seen",
                       results.empty_masks + truth.empty_masks);
+    if (!code && results.other_frames)
+        findings_note(f, "%s: %zu masks are on frames that %s does not have; left out", o->dt, results.other_frames,
+                      o->gt[0]);
     if (!code && results.count == 0)
         findings_note(f, "%s has no tracks", o->dt);
     if (!code)
