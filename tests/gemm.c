@@ -385,6 +385,10 @@ static void test_conv(void **state)
         {{3, 5, 3, 1, 1, 1}, 1, 7, 9, true, ACT_RELU, GEMM_BF16},
         {{32, 64, 3, 1, 1, 1}, 2, 12, 13, true, ACT_NONE, GEMM_BF16},
         {{24, 24, 7, 1, 3, 24}, 1, 12, 10, true, ACT_NONE, GEMM_BF16},
+        {{48, 80, 3, 1, 1, 1}, 3, 17, 12, false, ACT_NONE, GEMM_F32},       /* Winograd, panels and tiles with rests */
+        {{16, 128, 3, 1, 1, 1}, 1, 1, 1, true, ACT_NONE, GEMM_F32},
+        {{48, 80, 3, 1, 1, 1}, 3, 17, 12, false, ACT_GELU, GEMM_BF16},
+        {{16, 128, 3, 1, 1, 1}, 1, 2, 3, true, ACT_NONE, GEMM_BF16},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -697,6 +697,49 @@ static void test_product_int8(void **state)
     }
 }
 
+typedef struct winograd_case { int64_t batch, height, width, in, out; } winograd_case;
+
+/* Any numbers will do for the weights; they are laid out alike at every level. variant 1: in bf16. */
+static void run_winograd(const kernels *k, const call *c, float **out)
+{
+    const winograd_case *s = (const winograd_case *)(const void *)c->in[3];
+    int64_t whole = (s->out + WINOGRAD_PANEL - 1) / WINOGRAD_PANEL * WINOGRAD_PANEL, n = 16 * whole * s->in;
+    bool bf16 = c->variant && k->winograd_bf16;
+    winograd_args a = {.y = out[0], .x = c->in[0], .w = c->in[1], .bias = c->in[2], .batch = s->batch, .in = s->in,
+                       .height = s->height, .width = s->width, .out = s->out};
+    uint16_t *pairs = malloc((size_t)n * sizeof *pairs);
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t panel = i / (s->in * WINOGRAD_PANEL), row = i / WINOGRAD_PANEL % s->in, at = i % WINOGRAD_PANEL;
+        k->to_bf16(pairs + ((panel * s->in + row - row % 2) * WINOGRAD_PANEL + 2 * at + row % 2), c->in[1] + i, 1);
+    }
+    a.scratch = aligned_alloc(64, (size_t)omp_get_max_threads() * winograd_scratch(s->in));
+    if (bf16)
+        a.w = pairs;
+    (bf16 ? k->winograd_bf16 : k->winograd)(&a);
+    free(a.scratch);
+    free(pairs);
+}
+
+static void test_winograd(void **state)
+{
+    static const winograd_case cases[] = {
+        {1, 1, 1, 16, 16}, {2, 3, 8, 32, 80}, {1, 21, 16, 48, 64}, {3, 2, 5, 16, 144}, {1, 14, 30, 16, 16},
+    };
+
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        const winograd_case *s = &cases[i / 2];
+        int64_t size = s->batch * s->height * s->width;
+        float *x = random_floats(size * s->in, 1, 61), *w = random_floats(16 * s->in * ((s->out + 63) / 64 * 64), 1, 62),
+              *bias = random_floats(s->out + 63, 1, 63);
+        call c = {run_winograd, "winograd", i % 2 ? 2e-2 : 1e-5, 1, {size * s->out}, .n = (int64_t)i, .rows = s->height,
+                  .cols = s->width, .variant = (int)(i % 2),
+                  .in = {x, w, bias, (const float *)(const void *)s}};
+        check(&c);
+        drop(x, 1), drop(w, 1), drop(bias, 1);
+    }
+}
+
 static void test_levels(void **state)
 {
     assert_string_equal(levels[0]->level, "ref");
@@ -718,7 +761,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attention_special),
         cmocka_unit_test(test_attention_backward), cmocka_unit_test(test_attention_differences),
         cmocka_unit_test(test_quantize),           cmocka_unit_test(test_quantize_values),
-        cmocka_unit_test(test_product_int8),       cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_product_int8),       cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_levels),
     };
 
     level_count = kernels_levels(levels, 8);

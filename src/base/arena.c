@@ -24,7 +24,6 @@
 #define DEFAULT_LIMIT ((size_t)1 << 40)
 #define SMALLEST_LIMIT ((size_t)1 << 28)
 #define COMMIT_STEP ((size_t)16 << 20)     /* a multiple of the huge page size */
-#define SLACK ((size_t)256 << 20)
 
 static size_t round_up(size_t n, size_t step)
 {
@@ -115,7 +114,7 @@ void arena_release(arena *a, size_t mark)
         return;
     if (!a->counting && a->base) {
         POISON(a->base + mark, a->used - mark);
-        size_t keep = round_up(mark, COMMIT_STEP) + SLACK;
+        size_t keep = round_up(mark, COMMIT_STEP) + ARENA_SLACK;
         if (keep < a->committed) {
             size_t size = a->committed - keep;
             UNPOISON(a->base + keep, size);

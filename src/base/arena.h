@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define ARENA_ALIGN 64
+#define ARENA_SLACK ((size_t)512 << 20)     /* what a picture of 1008 pixels takes and gives back from part to part */
 
 typedef struct arena {
     char  *base;       /* reserved range; pages are made usable as `used` grows */
@@ -27,7 +28,7 @@ void arena_close(arena *a);
 /* `size` bytes aligned to ARENA_ALIGN, not cleared; NULL when full (and always when counting). 0 bytes is valid. */
 void *arena_take(arena *a, size_t size);
 
-/* used-mark and return to it; release() beyond 256 MiB of slack gives pages back to the system. */
+/* used-mark and return to it; release() beyond ARENA_SLACK gives pages back to the system. */
 size_t arena_mark(const arena *a);
 void   arena_release(arena *a, size_t mark);
 

@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/onednn.h"
 #include "kernels/pool.h"
+#include "kernels/winograd.h"
 
 enum { PLANS = 12, PACKS = 4, REPRESENTATIVE = 144 };
 
@@ -23,6 +24,7 @@ typedef struct conv_plan {
 
 struct conv_weights {
     conv_shape shape;
+    winograd_weights *tiles;    /* where that pays: then nothing below is used */
     dnnl_data_type_t type;
     float *bias;
     dnnl_memory_desc_t bias_desc;
@@ -179,6 +181,13 @@ conv_weights *conv_pack(const float *src, const float *bias, const conv_shape *s
     pthread_mutex_init(&w->lock, NULL);
     w->shape = *s;
     w->type = type != GEMM_F32 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
+    if (winograd_pays(s, w->type == dnnl_bf16)) {
+        w->tiles = winograd_pack(src, bias, s, w->type == dnnl_bf16);
+        if (w->tiles)
+            return w;
+        conv_weights_free(w);
+        return NULL;
+    }
     if (s->kernel > REPRESENTATIVE)
         p.key.height = p.key.width = s->kernel;
     if (bias && (w->bias = malloc((size_t)s->out * sizeof *bias)))
@@ -207,6 +216,7 @@ void conv_weights_free(conv_weights *w)
         plan_drop(w->plans[i]);
     for (int i = 0; i < w->pack_count; i++)
         dnnl_memory_destroy(w->packs[i]);
+    winograd_free(w->tiles);
     pthread_mutex_destroy(&w->lock);
     free(w->bias);
     free(w);
@@ -216,6 +226,8 @@ size_t conv_weights_bytes(const conv_weights *w)
 {
     size_t bytes = w->bias ? (size_t)w->shape.out * sizeof *w->bias : 0;
 
+    if (w->tiles)
+        return winograd_bytes(w->tiles);
     for (int i = 0; i < w->pack_count; i++)
         bytes += dnnl_memory_desc_get_size(&w->pack_desc[i]);
     return bytes;
@@ -259,6 +271,13 @@ bool conv_run(const conv_weights *weights, float *y, const float *x, int64_t bat
 
     if (batch < 1 || height + 2 * w->shape.pad < w->shape.kernel || width + 2 * w->shape.pad < w->shape.kernel)
         return batch == 0;
+    if (w->tiles) {
+        if (!winograd_conv(w->tiles, y, x, batch, height, width))
+            return false;
+        if (act != ACT_NONE)
+            kernels_get()->activate(y, y, act, batch * height * width * w->shape.out);
+        return true;
+    }
     if (w->type == dnnl_bf16) {
         narrow = pool_borrow((size_t)count * sizeof *narrow);
         if (!narrow)

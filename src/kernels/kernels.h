@@ -61,6 +61,19 @@ typedef struct int8_product {
     activation     act;
 } int8_product;
 
+/* 3x3 convolution with stride 1 and zeros around, channels last, by Winograd's F(2, 3): every 2 x 2 outputs come from 16
+ * products instead of 36. Weights from winograd_pack: [16][out / WINOGRAD_PANEL][in][WINOGRAD_PANEL] in f32, or
+ * [16][out / WINOGRAD_PANEL][in / 2][WINOGRAD_PANEL][2] in bf16, zeros where there is no output. */
+enum { WINOGRAD_PANEL = 64, WINOGRAD_TILES = 24, WINOGRAD_CHANNELS = 16 };
+typedef struct winograd_args {
+    float         *y;               /* [batch, height, width, out] */
+    const float   *x;               /* [batch, height, width, in] */
+    const void    *w;
+    const float   *bias;            /* [out], padded to whole panels */
+    int64_t        batch, height, width, in, out;     /* in and out: multiples of WINOGRAD_CHANNELS */
+    void          *scratch;         /* winograd_scratch() bytes for each thread, 64-byte aligned */
+} winograd_args;
+
 typedef struct kernels {
     const char *level;              /* "ref", "avx2", "avx512" */
 
@@ -100,6 +113,10 @@ typedef struct kernels {
                      int64_t cols);
     /* See int8_product. 1e-6 */
     void (*product_int8)(const int8_product *p);
+    /* See winograd_args. 1e-5 */
+    void (*winograd)(const winograd_args *a);
+    /* Pixels and weights rounded to bf16 after their transformation; NULL where the CPU has no such instructions. 2e-2 */
+    void (*winograd_bf16)(const winograd_args *a);
     int    int8_limit;              /* largest |w| that product_int8 may be given */
     /* sum over rows: y[c] += sum_r x[r, c]. 1e-6 */
     void (*column_sums)(float *y, const float *x, int64_t rows, int64_t cols, int64_t stride);
@@ -117,5 +134,6 @@ const char *kernels_cpu_features(void);
 /* Bytes; they depend on the sizes and on whether there is a bias, not on pointers or threads. */
 size_t attention_scratch(const attention_args *a);
 size_t attention_backward_scratch(const attention_args *a);
+size_t winograd_scratch(int64_t in);         /* per thread */
 
 #endif

@@ -12,6 +12,9 @@ void kernels_fill_avx512(kernels *k);
 void kernels_fill_avx512_bf16(kernels *k);
 void kernels_fill_avx512_vnni(kernels *k);
 
+/* What kernels_fill_avx512_bf16 puts in from another file. */
+void avx512_bf16_winograd(const winograd_args *a);
+
 /* Makes the choice of kernels_cap() binding for oneDNN; called before oneDNN's first use. */
 void kernels_settle(void);
 

@@ -37,6 +37,11 @@ bool onednn_has_bf16(void)
     return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
 
+bool onednn_has_tiles(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
 bool onednn_wrap(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, const void *data)
 {
     *m = NULL;

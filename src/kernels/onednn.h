@@ -15,6 +15,8 @@ dnnl_engine_t onednn_engine(void);
 
 /* Whether GEMM_BF16 may be computed in bf16 here; otherwise it is packed and computed in f32. */
 bool onednn_has_bf16(void);
+/* Whether bf16 is computed by AMX, which is several times as fast as anything else. */
+bool onednn_has_tiles(void);
 
 /* A new tensor in `to` holding what `data` holds in `from`; *owner owns it. false: out of memory or refused. */
 bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from,

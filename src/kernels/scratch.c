@@ -1,4 +1,4 @@
-/* scratch.c - how much room attention needs beside its arguments. */
+/* scratch.c - how much room kernels need beside their arguments. */
 #include "kernels/attention_layout.h"
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -53,4 +53,10 @@ size_t attention_backward_scratch(const attention_args *a)
     backward_layout l = backward_layout_of(a);
 
     return (size_t)(l.wave * l.slice_floats) * sizeof(float) + 64;
+}
+
+/* Transformed pixels of twice WINOGRAD_TILES tiles in bf16 or of WINOGRAD_TILES in f32, and products with one panel. */
+size_t winograd_scratch(int64_t in)
+{
+    return sizeof(float) * 16 * WINOGRAD_TILES * (size_t)(in + 2 * WINOGRAD_PANEL);
 }

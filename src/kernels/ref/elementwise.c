@@ -138,6 +138,7 @@ void kernels_fill_ref(kernels *k)
         .attention_bf16 = ref_attention,
         .quantize = ref_quantize,
         .product_int8 = ref_product_int8,
+        .winograd = ref_winograd,
         .int8_limit = 127,
         .attention_backward = ref_attention_backward,
         .to_bf16 = ref_to_bf16,

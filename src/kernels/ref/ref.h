@@ -22,6 +22,7 @@ void ref_attention(const attention_args *a);
 void ref_attention_backward(const attention_args *a, const attention_grads *g);
 void ref_quantize(uint8_t *y, int64_t ldy, float *scale, int32_t *zero, const float *x, int64_t ldx, int64_t rows,
                   int64_t cols);
+void ref_winograd(const winograd_args *a);
 void ref_product_int8(const int8_product *p);
 
 #endif

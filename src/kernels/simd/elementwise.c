@@ -209,6 +209,7 @@ void kernels_fill_avx2(kernels *k)
     k->product_int8 = LEVEL(product_int8);
     k->int8_limit = 63;         /* pairs of products are summed in 16 bits */
 #endif
+    k->winograd = LEVEL(winograd);
     k->attention_backward = LEVEL(attention_backward);
     k->to_bf16 = LEVEL(to_bf16);
     k->from_bf16 = LEVEL(from_bf16);

@@ -28,6 +28,7 @@ void LEVEL(norm_backward)(float *dx, float *dgain, float *dshift, const float *d
 void LEVEL(group_norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,
                        int64_t batch, int64_t pixels, int64_t channels, int64_t groups, float eps, bool relu);
 void LEVEL(attention)(const attention_args *a);
+void LEVEL(winograd)(const winograd_args *a);
 void LEVEL(attention_backward)(const attention_args *a, const attention_grads *g);
 
 #endif
