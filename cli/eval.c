@@ -85,6 +85,7 @@ static const option options[] = {
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "JSON on standard output"},
     {"--arrays", 0, OPTION_FLAG, AT(arrays), NULL, .help = "precision, recall and scores go into the JSON too"},
     ENGINE_OPTIONS(eval_settings),
+    ENGINE_CHOICE(eval_settings),
     {0}};
 
 /* ---- settings ---- */

@@ -26,7 +26,7 @@ static const option options[] = {
     MODEL_OPTION(export_settings),
     {"--out", 'o', OPTION_TEXT, offsetof(export_settings, out), "DIR", .help = "folder for the files"},
     {"--parts", 0, OPTION_TEXT, offsetof(export_settings, parts), "LIST",
-     .help = "image, text, head, click, separated by commas (default: image,text,head)"},
+     .help = "image, text, grounding, click, memory, separated by commas (default: image,text,grounding)"},
     {"--size", 0, OPTION_INT, offsetof(export_settings, engine.side), "PIXELS",
      .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536},
     {"--prompt-len", 0, OPTION_INT, offsetof(export_settings, prompt), "N",
@@ -64,7 +64,8 @@ static int parts_from(unsigned *parts, const char *list, samite_error *err)
                  {"text", SAMITE_PART_TEXT},
                  {"head", SAMITE_PART_HEAD},
                  {"grounding", SAMITE_PART_HEAD},
-                 {"click", SAMITE_PARTS_CLICK}};
+                 {"click", SAMITE_PARTS_CLICK},
+                 {"memory", SAMITE_PARTS_MEMORY}};
     *parts = 0;
     while (list && *list) {
         size_t n = strcspn(list, ",");
@@ -73,7 +74,7 @@ static int parts_from(unsigned *parts, const char *list, samite_error *err)
             if (strlen(names[i].name) == n && !strncmp(names[i].name, list, n))
                 found = names[i].parts;
         if (!found)
-            return fail(err, SAMITE_USAGE, "--parts: \"%.*s\" is none of image, text, head, click", (int)n, list);
+            return fail(err, SAMITE_USAGE, "--parts: \"%.*s\" is none of image, text, grounding, click, memory", (int)n, list);
         *parts |= found;
         list += n + (list[n] == ',');
     }

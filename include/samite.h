@@ -464,7 +464,9 @@ SAMITE_API int samite_image_everything(samite_image *im, const samite_pixels *pi
 
 enum {
     SAMITE_PART_IMAGE = 1, SAMITE_PART_TEXT = 2, SAMITE_PART_HEAD = 4, SAMITE_PARTS_DETECTOR = 7,
-    SAMITE_PART_CLICK_IMAGE = 8, SAMITE_PART_CLICK = 16, SAMITE_PARTS_CLICK = 24      /* interactive_encoder, interactive_head */
+    SAMITE_PART_CLICK_IMAGE = 8, SAMITE_PART_CLICK = 16, SAMITE_PARTS_CLICK = 24,     /* interactive_encoder, interactive_head */
+    SAMITE_PARTS_MEMORY = 0x7E0        /* tracker_neck, tracked_head, memory_attention, memory_encoder, object_pointers,
+                                          mask_prompt; the image encoder gets one more output, which the first one wants */
 };
 
 typedef struct samite_export_options {

@@ -33,6 +33,12 @@ static const char *file_of(const char *path)
         {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"}, \
         {NULL, NULL}}
 
+static part_options part_options_of(const samite_export_options *o, int batch)
+{
+    return (part_options){.batch = batch, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points,
+                          .trunk = export_trunk(o)};
+}
+
 /* ---- ONNX ---- */
 
 /* The part, and where the batch is free the same for another batch, from which follows what depends on it. */
@@ -40,8 +46,7 @@ static int make_graphs(graph *g, graph *other, const samite_model *m, export_par
                        samite_error *err)
 {
     bool any = o->batch < 0;
-    part_options options = {
-        .batch = any ? 2 : o->batch, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
+    part_options options = part_options_of(o, any ? 2 : o->batch);
     int code = export_part_graph(g, m->n->net, p, &options, err);
     options.batch = 3;
     if (!code && any)
@@ -97,6 +102,11 @@ bool export_wanted(const samite_export_options *o, int p)
     return (o->parts ? o->parts : (unsigned)SAMITE_PARTS_DETECTOR) >> p & 1;
 }
 
+bool export_trunk(const samite_export_options *o)
+{
+    return export_wanted(o, EXPORT_TRACKER_NECK);
+}
+
 typedef int (*part_writer)(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err);
 
 static int write_file(const samite_model *m, export_part p, const samite_export_options *o, bool plain,
@@ -130,6 +140,8 @@ static int write_parts(samite_model *m, const samite_export_options *options, pa
             fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
     if (!code && export_wanted(&o, EXPORT_CLICK) && !native_has(m->n, PARTS_CLICK))
         code = fail(err, SAMITE_INPUT, "%s has no tracker, which the parts for clicks need", m->n->source);
+    if (!code && o.parts & SAMITE_PARTS_MEMORY && !native_has(m->n, PARTS_TRACK))
+        code = fail(err, SAMITE_INPUT, "%s has no memory, which the parts for video need", m->n->source);
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
         if (!export_wanted(&o, p))
             continue;
@@ -151,7 +163,7 @@ int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_e
 static int write_paddle(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
 {
     graph g;
-    part_options options = {.batch = 1, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points};
+    part_options options = part_options_of(o, 1);
     char *prefix = path_join(o->folder, export_part_name(p)), *json = config_to_json(&m->n->net->c);
     META(notes, m, p, json);
     int code = export_part_graph(&g, m->n->net, p, &options, err);

@@ -9,7 +9,7 @@
 #include "model/tokenizer.h"
 #include "runtime/engine.h"
 
-#define MOST_VALUES     16
+#define MOST_VALUES     48
 
 typedef struct checking {
     samite_model *m;
@@ -132,13 +132,52 @@ static int click_of(checking *c, const char *name, engine_tensor *t)
     return code;
 }
 
+/* Made-up numbers in -1..1 that do not repeat; `seed` tells them apart. */
+static int noise(checking *c, engine_tensor *t, int axes, const int64_t *dim, uint32_t seed)
+{
+    int code = engine_make(t, DT_F32, axes, dim, c->err);
+    for (int64_t i = 0; !code && i < engine_count(t); i++) {
+        seed = seed * 1664525u + 1013904223u;
+        ((float *)t->data)[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
+    }
+    return code;
+}
+
+/* What is remembered: some of the places are used, a prompted frame and some before this one. */
+static int memory_of(checking *c, const char *name, engine_tensor *t)
+{
+    const config *k = &c->m->n->net->c;
+    int64_t maps = EXPORT_MAPS, pointers = EXPORT_POINTERS_KEPT, side = config_tokens(k), one = 1, big = 16 * side;
+    int code;
+    if (!strcmp(name, "memory_maps"))
+        return noise(c, t, 3, (int64_t[]){1, maps * side * side, k->mem_dim}, 5);
+    if (!strcmp(name, "memory_pointers"))
+        return noise(c, t, 3, (int64_t[]){1, pointers, k->d}, 6);
+    if (!strcmp(name, "memory_ages")) {
+        if (!(code = engine_make(t, DT_I64, 1, &maps, c->err)))
+            for (int64_t i = 0; i < maps; i++)
+                ((int64_t *)t->data)[i] = i == 0 ? 6 : i < 4 ? 4 - i : -1;
+    } else if (!strcmp(name, "pointer_distances")) {
+        if (!(code = engine_make(t, DT_F32, 1, &pointers, c->err)))
+            for (int64_t i = 0; i < pointers; i++)
+                ((float *)t->data)[i] = i < 5 ? (float)i / 16.0f : -1;
+    } else if (!strcmp(name, "object_hidden")) {
+        if (!(code = engine_make(t, DT_F32, 1, &one, c->err)))
+            ((float *)t->data)[0] = 1;
+    } else if (!(code = engine_make(t, DT_F32, 4, (int64_t[]){1, 1, big, big}, c->err))) {
+        for (int64_t i = 0; i < big * big; i++)
+            ((float *)t->data)[i] = i % big < big / 3 && i / big > big / 4 ? 10.0f : -10.0f;
+    }
+    return code;
+}
+
 /* Takes an output of an earlier part; the mask has another name in the head. */
 static int earlier(checking *c, const char *name, engine_tensor *t)
 {
     bool mask = !strcmp(name, "text_attention_mask_float");
     engine_tensor *k = engine_find(c->kept, c->kept_count, mask ? "text_attention_mask" : name);
     if (!k)
-        return fail(c->err, SAMITE_USAGE, "the check of a head needs its encoders, too: %s", name);
+        return fail(c->err, SAMITE_USAGE, "the check of a part needs those that make its inputs, too: %s", name);
     *t = *k;
     t->name = name;
     t->owned = false;
@@ -154,6 +193,9 @@ static int make_inputs(checking *c, const part_io *io, engine_tensor *in)
             code = picture(c, &in[i]);
         else if (!strcmp(io->in[i], "token_ids"))
             code = words_of(c, &in[i]);
+        else if (starts_with(io->in[i], "memory_") || starts_with(io->in[i], "pointer_d") || strstr(io->in[i], "_hidden") ||
+                 !strcmp(io->in[i], "mask"))
+            code = memory_of(c, io->in[i], &in[i]);
         else if (strstr(io->in[i], "point_") || strstr(io->in[i], "mask_input"))
             code = click_of(c, io->in[i], &in[i]);
         else
@@ -172,11 +214,17 @@ static int count_names(const char *const *names)
     return n;
 }
 
+/* The trunk's map is the image encoder's last output, if it is there. */
+static int outputs_of(const checking *c, const part_io *io)
+{
+    return count_names(io->out) - (io == export_io(EXPORT_IMAGE) && !export_trunk(c->o));
+}
+
 static int compute(checking *c, engine *e, const char *path, const engine_tensor *in, int inputs, engine_tensor *out,
                    const part_io *io)
 {
     engine_part *p;
-    int outputs = count_names(io->out);
+    int outputs = outputs_of(c, io);
     for (int i = 0; i < outputs; i++)
         out[i] = (engine_tensor){.name = io->out[i]};
     int code = engine_load(&p, e, path, c->err);
@@ -199,7 +247,7 @@ static int check_part(checking *c, const part_io *io, const char *path)
 {
     bool boxes = c->o->boxes && io == export_io(EXPORT_HEAD);
     engine_tensor in[MOST_VALUES] = {{0}}, ours[MOST_VALUES] = {{0}}, theirs[MOST_VALUES] = {{0}};
-    int inputs = count_names(io->in), outputs = count_names(io->out);
+    int inputs = count_names(io->in), outputs = outputs_of(c, io);
     int code = make_inputs(c, io, in);
     if (!code && boxes) {
         in[inputs] = (engine_tensor){.name = "boxes"};

@@ -173,6 +173,38 @@ static void parts_for_clicks(void **state)
     samite_model_free(m);
 }
 
+/* The parts for video, with places for memories that are used and others that are not. */
+static void parts_for_video(void **state)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m = open_model("formula:tiny", NULL);
+    seen s = {0, 0};
+    onnx_file f;
+    char where[64];
+    make_folder(where);
+    o.folder = where;
+    o.parts = SAMITE_PARTS_MEMORY | SAMITE_PART_IMAGE;
+    assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+    assert_int_equal(onnx_open(&f, path_of(where, "image_encoder.onnx"), &e), 0);
+    assert_true(f.outputs == 8 && onnx_is(f.output[7].name, "trunk_features") && f.output[7].dim[1] == 64);
+    onnx_close(&f);
+    assert_int_equal(onnx_open(&f, path_of(where, "memory_attention.onnx"), &e), 0);
+    assert_true(f.inputs == 5 && f.input[1].dim[1] == 10 * 8 * 8 && f.input[3].dim[1] == 20 && f.outputs == 1);
+    assert_true(onnx_is(f.output[0].name, "image_embed") && f.output[0].dim[1] == 64);
+    onnx_close(&f);
+    if (have_runtime()) {
+        o.each = note_compared;
+        o.user = &s;
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        assert_int_equal(s.count, 8 + 3 + 1 + 4 + 3);
+        o.parts = SAMITE_PARTS_MEMORY & ~0x20u;
+        assert_int_equal(samite_export_check(m, &o, &e), SAMITE_USAGE);
+        assert_non_null(strstr(e.text, "pix_feat"));
+    }
+    samite_model_free(m);
+}
+
 /* f16, and any number of pictures: still the same within what f16 can do, and one file for every batch. */
 static void other_kinds(void **state)
 {
@@ -300,7 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paddle_tensor_bytes), cmocka_unit_test(paddle_files_fit_together),
         cmocka_unit_test(parts_compute_the_same), cmocka_unit_test(other_kinds), cmocka_unit_test(heads_with_boxes),
-        cmocka_unit_test(parts_for_clicks), cmocka_unit_test(check_notices_other_weights),
+        cmocka_unit_test(parts_for_clicks), cmocka_unit_test(parts_for_video), cmocka_unit_test(check_notices_other_weights),
         cmocka_unit_test(pictures_come_out_the_same), cmocka_unit_test(engines_are_not_replaced_silently),
         cmocka_unit_test(parts_must_belong_together),
     };

@@ -99,14 +99,25 @@ static int rotation_table(graph *g, const attention_attributes *a, int64_t rows,
     return v;
 }
 
-/* x [B, heads, rows, width] */
+/* x [.., rows, width] with as many rows as the table. */
+static int turn_pairs(graph *g, int x, const attention_attributes *a, int64_t rows, int64_t width, float factor)
+{
+    int64_t half = width / 2;
+    int swapped = g_concat2(g, g_slice(g, x, 3, half, half), g_slice(g, x, 3, 0, half), 3);
+    int straight = g_binary(g, P_MUL, x, rotation_table(g, a, rows, width, false, factor));
+    return g_binary(g, P_ADD, straight,
+                    g_binary(g, P_MUL, swapped, rotation_table(g, a, rows, width, true, factor)));
+}
+
+/* x [B, heads, rows, width]; where the table begins again and again, its rounds become an axis. */
 static int rotate(graph *g, int x, const attention_attributes *a, const heads *h, float factor)
 {
-    int64_t half = h->width / 2;
-    int swapped = g_concat2(g, g_slice(g, x, 3, half, half), g_slice(g, x, 3, 0, half), 3);
-    int straight = g_binary(g, P_MUL, x, rotation_table(g, a, h->rows, h->width, false, factor));
-    return g_binary(g, P_ADD, straight,
-                    g_binary(g, P_MUL, swapped, rotation_table(g, a, h->rows, h->width, true, factor)));
+    int64_t rounds = h->rows / a->rope_rows;
+    if (rounds < 2 || h->rows % a->rope_rows)
+        return turn_pairs(g, x, a, h->rows, h->width, factor);
+    x = g_reshape(g, x, 4, (int64_t[]){h->batch * h->count, rounds, a->rope_rows, h->width});
+    x = turn_pairs(g, x, a, a->rope_rows, h->width, factor);
+    return g_reshape(g, x, 4, (int64_t[]){h->batch, h->count, h->rows, h->width});
 }
 
 /* Keys behind the first `rope_keys` have no place. */
@@ -202,13 +213,14 @@ static int attend(graph *g, int q, int k, int v, const int *term, int terms)
     return g_matmul(g, g_unary(g, P_SOFTMAX, s), v);
 }
 
-/* Queries in turns, so that no score matrix is larger than MOST_SCORES: [B, heads, nq, width]. */
-static int attend_in_turns(graph *g, int q, int k, int v, const heads *h, int64_t steps)
+/* Queries in turns, so that no score matrix is larger than MOST_SCORES: [B, heads, nq, width]. Terms are the same for
+ * all queries. */
+static int attend_in_turns(graph *g, int q, int k, int v, const int *term, int terms, const heads *h, int64_t steps)
 {
     int part[GRAPH_INPUTS];
     for (int64_t i = 0; i < steps; i++) {
         int64_t from = h->rows * i / steps, to = h->rows * (i + 1) / steps;
-        part[i] = attend(g, g_slice(g, q, 2, from, to - from), k, v, NULL, 0);
+        part[i] = attend(g, g_slice(g, q, 2, from, to - from), k, v, term, terms);
     }
     return g_concat(g, part, (int)steps, 2);
 }
@@ -220,8 +232,9 @@ void lower_attention(lowering *l, const op_node *n)
     int term[3], q = queries(l, n), k = keys(l, n), v = split(l, n->in[2], a->heads, false);
     int terms = terms_of(l, n, term), y;
     int64_t scores = h.count * h.rows * n->in[1]->dim[1], steps = (scores + MOST_SCORES - 1) / MOST_SCORES;
-    if (steps > 1 && !terms)
-        y = attend_in_turns(l->g, q, k, v, &h, steps < GRAPH_INPUTS ? steps : GRAPH_INPUTS);
+    bool same = !a->causal && !n->in[4];
+    if (steps > 1 && same)
+        y = attend_in_turns(l->g, q, k, v, term, terms, &h, steps < GRAPH_INPUTS ? steps : GRAPH_INPUTS);
     else
         y = attend(l->g, q, k, v, term, terms);
     y = g_transpose(l->g, y, (int[]){0, 2, 1, 3});

@@ -8,7 +8,7 @@ static const part_io parts[EXPORT_PARTS] = {
     {"image_encoder",
      {"image"},
      {"vision_features", "vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2", "backbone_fpn_0", "backbone_fpn_1",
-      "backbone_fpn_2"}},
+      "backbone_fpn_2", "trunk_features"}},
     {"text_encoder", {"token_ids"}, {"text_attention_mask", "text_memory_resized"}},
     {"grounding_head",
      {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2", "vision_pos_enc_2", "text_memory_resized",
@@ -19,6 +19,16 @@ static const part_io parts[EXPORT_PARTS] = {
      {"image_embed", "high_res_feats_0", "high_res_feats_1", "point_coords", "point_labels", "mask_input",
       "has_mask_input"},
      {"masks", "iou_predictions", "object_score_logits", "object_tokens"}},
+    {"tracker_neck", {"trunk_features"}, {"pix_feat", "high_res_feats_0", "high_res_feats_1"}},
+    {"memory_attention",
+     {"pix_feat", "memory_maps", "memory_ages", "memory_pointers", "pointer_distances"},
+     {"image_embed"}},
+    {"tracked_head",
+     {"image_embed", "high_res_feats_0", "high_res_feats_1", "mask_input", "has_mask_input"},
+     {"masks", "iou_predictions", "object_score_logits", "object_tokens"}},
+    {"memory_encoder", {"pix_feat", "mask", "object_hidden"}, {"memory"}},
+    {"object_pointers", {"object_tokens", "object_score_logits"}, {"object_pointers"}},
+    {"mask_prompt", {"mask"}, {"mask_input"}},
 };
 
 const part_io *export_io(export_part p)
@@ -61,7 +71,7 @@ static int level_codes(building *b, int64_t side)
 static void trace_image(building *b, encoded_image *im)
 {
     int64_t side = b->m->c.image;
-    sam3_encode_image(b->r, b->m, build_map_input(b, "image", b->o->batch, 3, side), false, im);
+    sam3_encode_image(b->r, b->m, build_map_input(b, "image", b->o->batch, 3, side), b->o->trunk, im);
 }
 
 static void finish_image(building *b, const encoded_image *im)
@@ -77,6 +87,8 @@ static void finish_image(building *b, const encoded_image *im)
         graph_output(b->g, level_codes(b, side * 4 >> i), codes[i]);
     for (int i = 0; i < 3; i++)
         graph_output(b->g, fine[i], levels[i]);
+    if (b->o->trunk)
+        graph_output(b->g, g_unary(b->g, P_IDENTITY, lower_first(&b->l, im->trunk)), "trunk_features");
 }
 
 /* ---- text encoder ---- */
@@ -242,7 +254,10 @@ static void build_head(building *b)
 static void build(building *b, export_part p)
 {
     static void (*const builders[EXPORT_PARTS])(building *b) = {
-        build_image, build_text, build_head, build_click_image, build_click};
+        build_image,         build_text,    build_head,
+        build_click_image,   build_click,   build_tracker_neck,
+        build_memory_attention, build_tracked,
+        build_memory_encoder, build_pointers, build_mask_prompt};
     builders[p](b);
 }
 
@@ -252,6 +267,8 @@ int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options
     options.batch = options.batch ? options.batch : 1;
     options.prompt = options.prompt ? options.prompt : m->c.context;
     options.points = options.points ? options.points : 4;
+    options.maps = options.maps ? options.maps : EXPORT_MAPS;
+    options.pointers = options.pointers ? options.pointers : EXPORT_POINTERS_KEPT;
     building b = {.g = g, .m = m, .o = &options};
     if (!graph_open(g))
         return fail(err, SAMITE_RESOURCE, "not enough memory to export the model");

@@ -16,24 +16,27 @@ static tensor *as_map(building *b, tensor *t, int64_t side)
     return reshape(b->r, t, 4, (int64_t[]){1, side, side, tensor_cols(t)});
 }
 
+void build_click_levels(building *b, tensor *coarse, const click_image *c, const char *name)
+{
+    int64_t t = config_tokens(&b->m->c);
+    tensor *seen = as_map(b, coarse, t), *fine0 = as_map(b, c->fine0, 4 * t), *fine1 = as_map(b, c->fine1, 2 * t);
+    if (!build_lower(b))
+        return;
+    graph_output(b->g, lower_first(&b->l, seen), name);
+    graph_output(b->g, lower_first(&b->l, fine0), "high_res_feats_0");
+    graph_output(b->g, lower_first(&b->l, fine1), "high_res_feats_1");
+}
+
 void build_click_image(building *b)
 {
     encoded_image im = {0};
     click_image c = {0};
-    int64_t t = config_tokens(&b->m->c);
     sam3_encode_image(b->r, b->m, build_map_input(b, "image", 1, 3, b->m->c.image), true, &im);
     sam3_click_image(b->r, b->m, &im, &c);
-    if (!run_ok(b->r)) {
+    if (run_ok(b->r))
+        build_click_levels(b, sam3_unseen(b->r, b->m, &c), &c, "image_embed");
+    else
         build_lower(b);
-        return;
-    }
-    tensor *seen = as_map(b, sam3_unseen(b->r, b->m, &c), t);
-    tensor *fine0 = as_map(b, c.fine0, 4 * t), *fine1 = as_map(b, c.fine1, 2 * t);
-    if (!build_lower(b))
-        return;
-    graph_output(b->g, lower_first(&b->l, seen), "image_embed");
-    graph_output(b->g, lower_first(&b->l, fine0), "high_res_feats_0");
-    graph_output(b->g, lower_first(&b->l, fine1), "high_res_feats_1");
 }
 
 /* ---- points ---- */
@@ -103,18 +106,34 @@ static tensor *mask_inputs(building *b)
     return add(b->r, rough, multiply(b->r, prompt_no_mask(b->r, &b->m->prompt), lacks));
 }
 
-void build_click(building *b)
+/* tokens [1, k, d]: what the points say. */
+typedef tensor *(*tokens_fn)(building *b);
+
+static tensor *given_points(building *b)
+{
+    point_values v;
+    point_inputs(b, &v);
+    return prompt_tokens(b->r, &b->m->prompt, v.at, v.there, v.says, 1);
+}
+
+/* On a frame that is only looked at, and with a given mask: one point that is missing. */
+static tensor *no_points(building *b)
+{
+    static const float nowhere[2];
+    static const int kind = POINT_NONE;
+    return prompt_points(b->r, &b->m->prompt, &(clicks){1, 1, nowhere, &kind});
+}
+
+static void build_head(building *b, tokens_fn tokens_of)
 {
     const config *c = &b->m->c;
     int64_t t = config_tokens(c), d = c->d;
-    point_values v;
     guesses out;
     tensor *embed = build_map_input(b, "image_embed", 1, d, t);
     tensor *fine0 = build_map_input(b, "high_res_feats_0", 1, d / 8, 4 * t);
     tensor *fine1 = build_map_input(b, "high_res_feats_1", 1, d / 4, 2 * t);
-    point_inputs(b, &v);
+    tensor *tokens = tokens_of(b);
     tensor *rough = mask_inputs(b);
-    tensor *tokens = prompt_tokens(b->r, &b->m->prompt, v.at, v.there, v.says, 1);
     tensor *image = add(b->r, reshape(b->r, embed, 3, (int64_t[]){1, t * t, d}), rough);
     fine0 = reshape(b->r, fine0, 3, (int64_t[]){4 * t, 4 * t, d / 8});
     fine1 = reshape(b->r, fine1, 3, (int64_t[]){2 * t, 2 * t, d / 4});
@@ -127,4 +146,14 @@ void build_click(building *b)
     graph_output(b->g, lower_last(&b->l, out.overlap), "iou_predictions");
     graph_output(b->g, lower_last(&b->l, out.object), "object_score_logits");
     graph_output(b->g, lower_last(&b->l, out.tokens), "object_tokens");
+}
+
+void build_click(building *b)
+{
+    build_head(b, given_points);
+}
+
+void build_tracked(building *b)
+{
+    build_head(b, no_points);
 }

@@ -105,7 +105,8 @@ static tensor *queries(run *r, const memory_layer *l, tensor *x)
 
 static tensor *look_back(run *r, const memory_layer *l, tensor *x, tensor *q, tensor *keys, const memories *past)
 {
-    attend_options o = {.heads = l->cross.heads, .rope = past->rotations, .rope_rows = x->dim[1],
+    attend_options o = {.heads = l->cross.heads, .key_mask = past->unused, .rope = past->rotations,
+                        .rope_rows = x->dim[1],
                         .rope_keys = past->tokens->dim[1] - past->pointer_rows};
     tensor *y = attention_linear(r, q, linear(r, keys, &l->cross.k), past->tokens, &l->cross.v, &o);
     x = linear_add(r, y, &l->cross.out, x);
@@ -148,6 +149,11 @@ tensor *memory_attend(run *r, const memory *m, tensor *image, tensor *codes, con
     return run_keep(r, mark, memory_look(r, m, memory_begin(r, m, image, codes, past->rotations), past));
 }
 
+float memory_distance_divisor(int64_t k, int64_t d)
+{
+    return powf(10000.0f, (float)(2 * (k / 2)) / (float)(d / 2));
+}
+
 /* Sines, then cosines of each distance: [pointers, d]. */
 static tensor *distance_codes(run *r, const float *distance, int pointers, int64_t d)
 {
@@ -155,7 +161,7 @@ static tensor *distance_codes(run *r, const float *distance, int pointers, int64
     int64_t half = d / 2;
     for (int64_t i = 0; t->data && run_ok(r) && i < pointers * half; i++) {
         int64_t p = i / half, k = i % half;
-        float angle = distance[p] / powf(10000.0f, (float)(2 * (k / 2)) / (float)half);
+        float angle = distance[p] / memory_distance_divisor(k, d);
         t->data[p * d + k] = sinf(angle);
         t->data[p * d + half + k] = cosf(angle);
     }

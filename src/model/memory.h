@@ -44,11 +44,15 @@ bool memory_declare(memory *m, registry *g, const config *c);      /* false: mem
 /* The table of rotations that memory_attend wants: [t * t, d] numbers that outlive the run. */
 void memory_rotations(float *out, int64_t tokens, int64_t d);
 
+/* What angle k of d / 2 of a pointer's distance is divided by. */
+float memory_distance_divisor(int64_t k, int64_t d);
+
 typedef struct memories {
     tensor *tokens;            /* [B, k, mem_dim]: maps (t * t rows each), then pointers (d / mem_dim rows each) */
     tensor *places;            /* [k, mem_dim], or [B, k, mem_dim] where objects look back at different times */
     int64_t pointer_rows;      /* of those at the end, which are not rotated */
     const float *rotations;    /* from memory_rotations */
+    tensor *unused;            /* [B, k] 1: not there; NULL = all are */
 } memories;
 
 /* image [1, t, t, d], codes [t * t, d] -> [1, t * t, d]: what all objects of a frame begin with. */

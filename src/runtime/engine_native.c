@@ -88,9 +88,12 @@ static void image_part(const native *n, run *r, io *x)
     static const char *const levels[] = {"backbone_fpn_0", "backbone_fpn_1", "backbone_fpn_2"};
     static const char *const codes[] = {"vision_pos_enc_0", "vision_pos_enc_1", "vision_pos_enc_2"};
     encoded_image im;
-    sam3_encode_image(r, n->net, map_input(r, x, "image"), false, &im);
+    bool trunk = engine_find(x->out, x->outputs, "trunk_features") != NULL;
+    sam3_encode_image(r, n->net, map_input(r, x, "image"), trunk, &im);
     if (!run_ok(r))
         return;
+    if (trunk)
+        map_output(x, "trunk_features", im.trunk);
     for (int i = 0; i < 3; i++)
         map_output(x, levels[i], im.level[i]);
     map_output(x, "vision_features", im.level[2]);
@@ -227,43 +230,163 @@ static void click_image_part(const native *n, run *r, io *x)
     map_output(x, "high_res_feats_1", c.fine1);
 }
 
+/* Copies a value out as it is. */
+static void plain_output(io *x, const char *name, const tensor *t, int axes, const int64_t *dim)
+{
+    float *to = output(x, name, axes, dim);
+    if (to)
+        memcpy(to, t->data, sizeof *to * (size_t)tensor_count(t));
+}
+
 static void click_outputs(const native *n, io *x, const guesses *g)
 {
     int64_t side = 4 * config_tokens(&n->net->c);
-    const struct { const char *name; const tensor *t; int axes; int64_t dim[4]; } out[] = {
-        {"masks", g->masks, 4, {1, MASK_GUESSES, side, side}}, {"iou_predictions", g->overlap, 2, {1, MASK_GUESSES}},
-        {"object_score_logits", g->object, 2, {1, 1}}, {"object_tokens", g->tokens, 3, {1, MASK_GUESSES, n->net->c.d}}};
-    for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
-        float *to = output(x, out[i].name, out[i].axes, out[i].dim);
-        if (to)
-            memcpy(to, out[i].t->data, sizeof *to * (size_t)tensor_count(out[i].t));
+    plain_output(x, "masks", g->masks, 4, (int64_t[]){1, MASK_GUESSES, side, side});
+    plain_output(x, "iou_predictions", g->overlap, 2, (int64_t[]){1, MASK_GUESSES});
+    plain_output(x, "object_score_logits", g->object, 2, (int64_t[]){1, 1});
+    plain_output(x, "object_tokens", g->tokens, 3, (int64_t[]){1, MASK_GUESSES, n->net->c.d});
+}
+
+/* The answer to points about a picture, with a mask where has_mask_input is 1. */
+static void ask(const native *n, run *r, io *x, const clicks *points)
+{
+    int64_t t = config_tokens(&n->net->c), d = n->net->c.d;
+    tensor *embed = map_input(r, x, "image_embed"), *fine0 = map_input(r, x, "high_res_feats_0");
+    tensor *fine1 = map_input(r, x, "high_res_feats_1"), *mask = map_input(r, x, "mask_input");
+    const engine_tensor *has = x->code ? NULL : input(x, "has_mask_input", DT_F32, 1);
+    if (!has || !run_ok(r)) {
+        run_fail(r, SAMITE_USAGE, "an input of the head is missing");
+        return;
     }
+    click_image c = {.image = embed, .fine0 = reshape(r, fine0, 3, (int64_t[]){4 * t, 4 * t, d / 8}),
+                     .fine1 = reshape(r, fine1, 3, (int64_t[]){2 * t, 2 * t, d / 4}),
+                     .places = prompt_grid(r, &n->net->prompt, t)};
+    guesses g;
+    sam3_click(r, n->net, &c, reshape(r, embed, 3, (int64_t[]){1, t * t, d}), points,
+               *(const float *)has->data > 0 ? mask : NULL, &g);
+    if (run_ok(r))
+        click_outputs(n, x, &g);
 }
 
 static void click_part(const native *n, run *r, io *x)
 {
-    int64_t t = config_tokens(&n->net->c), d = n->net->c.d;
     int kind[64];
-    tensor *embed = map_input(r, x, "image_embed"), *fine0 = map_input(r, x, "high_res_feats_0");
-    tensor *fine1 = map_input(r, x, "high_res_feats_1"), *mask = map_input(r, x, "mask_input");
     const engine_tensor *at = x->code ? NULL : input(x, "point_coords", DT_F32, 3);
     const engine_tensor *label = x->code ? NULL : input(x, "point_labels", DT_I64, 2);
-    const engine_tensor *has = x->code ? NULL : input(x, "has_mask_input", DT_F32, 1);
-    if (!at || !label || !has || engine_count(label) > 64 || engine_count(at) != 2 * engine_count(label)) {
+    if (!at || !label || engine_count(label) > 64 || engine_count(at) != 2 * engine_count(label)) {
         run_fail(r, SAMITE_USAGE, "the interactive head takes up to 64 points with their labels");
         return;
     }
     for (int64_t i = 0; i < engine_count(label); i++)
         kind[i] = (int)((const int64_t *)label->data)[i];
-    click_image c = {.image = embed, .fine0 = reshape(r, fine0, 3, (int64_t[]){4 * t, 4 * t, d / 8}),
-                     .fine1 = reshape(r, fine1, 3, (int64_t[]){2 * t, 2 * t, d / 4}),
-                     .places = prompt_grid(r, &n->net->prompt, t)};
-    clicks points = {.batch = 1, .count = (int)engine_count(label), .xy = at->data, .kind = kind};
-    guesses g;
-    sam3_click(r, n->net, &c, reshape(r, embed, 3, (int64_t[]){1, t * t, d}), &points,
-               *(const float *)has->data > 0 ? mask : NULL, &g);
+    ask(n, r, x, &(clicks){.batch = 1, .count = (int)engine_count(label), .xy = at->data, .kind = kind});
+}
+
+/* ---- parts for video ---- */
+
+static void tracked_part(const native *n, run *r, io *x)
+{
+    const float nowhere[2] = {0, 0};
+    int kind = POINT_NONE;
+    ask(n, r, x, &(clicks){1, 1, nowhere, &kind});
+}
+
+static void neck_part(const native *n, run *r, io *x)
+{
+    int64_t t = config_tokens(&n->net->c), d = n->net->c.d;
+    click_image c;
+    encoded_image im = {.trunk = map_input(r, x, "trunk_features"), .codes = run_constant(r, 3, (int64_t[]){t, t, d})};
+    sam3_click_image(r, n->net, &im, &c);
+    if (!run_ok(r))
+        return;
+    map_output(x, "pix_feat", c.image);
+    map_output(x, "high_res_feats_0", c.fine0);
+    map_output(x, "high_res_feats_1", c.fine1);
+}
+
+/* Places that are not used, as a mask over the rows of maps and pointers. */
+static tensor *unused_rows(run *r, const engine_tensor *ages, const engine_tensor *distances, int64_t map_rows,
+                           int64_t pointer_rows)
+{
+    int64_t maps = engine_count(ages) * map_rows, all = maps + engine_count(distances) * pointer_rows;
+    tensor *y = run_constant(r, 2, (int64_t[]){1, all});
+    for (int64_t i = 0; y->data && run_ok(r) && i < all; i++)
+        y->data[i] = i < maps ? ((const int64_t *)ages->data)[i / map_rows] < 0
+                              : ((const float *)distances->data)[(i - maps) / pointer_rows] < 0;
+    return y;
+}
+
+static void attention_part(const native *n, run *r, io *x)
+{
+    int64_t t = config_tokens(&n->net->c), d = n->net->c.d, rows = d / n->net->c.mem_dim, places = t * t;
+    tensor *image = map_input(r, x, "pix_feat");
+    const engine_tensor *maps = x->code ? NULL : input(x, "memory_maps", DT_F32, 3);
+    const engine_tensor *ages = x->code ? NULL : input(x, "memory_ages", DT_I64, 1);
+    const engine_tensor *pointers = x->code ? NULL : input(x, "memory_pointers", DT_F32, 3);
+    const engine_tensor *distances = x->code ? NULL : input(x, "pointer_distances", DT_F32, 1);
+    float *rotations = malloc(sizeof *rotations * (size_t)(places * d));
+    int age[64];
+    if (!maps || !ages || !pointers || !distances || !rotations || engine_count(ages) > 64 ||
+        engine_count(maps) != engine_count(ages) * places * n->net->c.mem_dim ||
+        engine_count(pointers) != engine_count(distances) * d) {
+        run_fail(r, SAMITE_USAGE, "the memory attention takes up to 64 maps with their ages, and pointers");
+        free(rotations);
+        return;
+    }
+    for (int64_t i = 0; i < engine_count(ages); i++) {
+        int64_t v = ((const int64_t *)ages->data)[i];
+        age[i] = v < 0 || v >= MEMORY_FRAMES ? 0 : (int)v;
+    }
+    int64_t width = n->net->c.mem_dim, some = engine_count(ages), others = engine_count(distances);
+    tensor *grid = run_constant(r, 2, (int64_t[]){places, width}), *codes = run_constant(r, 2, (int64_t[]){places, d});
+    if (run_ok(r)) {
+        memory_rotations(rotations, t, d);
+        grid_codes(grid->data, t, t, width);
+        grid_codes(codes->data, t, t, d);
+    }
+    tensor *first = run_input(r, maps->data, 3, (int64_t[]){1, some * places, width});
+    tensor *second = run_input(r, pointers->data, 3, (int64_t[]){1, others * rows, width});
+    memories past = {.tokens = concat(r, first, second, 1),
+                     .places = memory_places(r, &n->net->memory, grid, age, (int)some, distances->data, (int)others),
+                     .unused = unused_rows(r, ages, distances, places, rows),
+                     .pointer_rows = others * rows, .rotations = rotations};
+    tensor *seen = memory_attend(r, &n->net->memory, image, codes, &past);
     if (run_ok(r))
-        click_outputs(n, x, &g);
+        map_output(x, "image_embed", reshape(r, seen, 3, (int64_t[]){t, t, d}));
+    free(rotations);
+}
+
+static void memory_part(const native *n, run *r, io *x)
+{
+    tensor *image = map_input(r, x, "pix_feat"), *mask = map_input(r, x, "mask");
+    const engine_tensor *hidden = x->code ? NULL : input(x, "object_hidden", DT_F32, 1);
+    bool is = hidden && *(const float *)hidden->data > 0;
+    tensor *y = memory_encode(r, &n->net->memory, image, mask, &is);
+    if (run_ok(r))
+        plain_output(x, "memory", y, 3, y->dim);
+}
+
+static void pointers_part(const native *n, run *r, io *x)
+{
+    int64_t d = n->net->c.d;
+    const engine_tensor *tokens = input(x, "object_tokens", DT_F32, 3);
+    const engine_tensor *score = x->code ? NULL : input(x, "object_score_logits", DT_F32, 2);
+    if (!tokens || !score || engine_count(tokens) != MASK_GUESSES * d) {
+        run_fail(r, SAMITE_USAGE, "pointers are made of the %d tokens of an object and its score", MASK_GUESSES);
+        return;
+    }
+    bool is = !(*(const float *)score->data > 0), hidden[MASK_GUESSES] = {is, is, is, is};
+    tensor *all = run_input(r, tokens->data, 2, (int64_t[]){MASK_GUESSES, d});
+    tensor *y = memory_pointers(r, &n->net->memory, all, hidden);
+    if (run_ok(r))
+        plain_output(x, "object_pointers", y, 3, (int64_t[]){1, MASK_GUESSES, d});
+}
+
+static void mask_prompt_part(const native *n, run *r, io *x)
+{
+    tensor *y = memory_mask_prompt(r, &n->net->memory, map_input(r, x, "mask"));
+    if (run_ok(r))
+        map_output(x, "mask_input", y);
 }
 
 static const struct {
@@ -276,6 +399,12 @@ static const struct {
     {"grounding_head", head_part, PARTS_GROUND | PARTS_MASKS},
     {"interactive_encoder", click_image_part, PARTS_IMAGE | PARTS_CLICK},
     {"interactive_head", click_part, PARTS_CLICK},
+    {"tracker_neck", neck_part, PARTS_CLICK},
+    {"tracked_head", tracked_part, PARTS_CLICK},
+    {"memory_attention", attention_part, PARTS_TRACK},
+    {"memory_encoder", memory_part, PARTS_TRACK},
+    {"object_pointers", pointers_part, PARTS_TRACK},
+    {"mask_prompt", mask_prompt_part, PARTS_TRACK},
 };
 
 /* ---- the driver ---- */
