@@ -47,13 +47,19 @@ static bool shape_valid(const conv_shape *s)
 /* The weights as PyTorch stores them, or, with tag any, as oneDNN likes them. */
 static bool weights_desc(dnnl_memory_desc_t *d, const conv_shape *s, dnnl_data_type_t type, bool any)
 {
-    dnnl_dims_t grouped = {s->groups, s->out / s->groups, s->in / s->groups, s->kernel, s->kernel};
-    dnnl_dims_t plain = {s->out, s->in, s->kernel, s->kernel};
+    const int64_t grouped[] = {s->groups, s->out / s->groups, s->in / s->groups, s->kernel, s->kernel};
 
     if (s->groups > 1)
-        return dnnl_memory_desc_init_by_tag(d, 5, grouped, type, any ? dnnl_format_tag_any : dnnl_abcde) ==
-               dnnl_success;
-    return dnnl_memory_desc_init_by_tag(d, 4, plain, type, any ? dnnl_format_tag_any : dnnl_abcd) == dnnl_success;
+        return onednn_tensor(d, 5, grouped, type, any ? dnnl_format_tag_any : dnnl_abcde);
+    return onednn_tensor(d, 4, (const int64_t[]){s->out, s->in, s->kernel, s->kernel}, type,
+                         any ? dnnl_format_tag_any : dnnl_abcd);
+}
+
+static void plan_forget(conv_plan *p)
+{
+    onednn_forget(&p->x);
+    onednn_forget(&p->y);
+    onednn_forget(&p->scratch);
 }
 
 /* Describes the convolution for one image size. `weights` is a fixed format or NULL for the best. */
@@ -61,38 +67,40 @@ static bool describe(dnnl_primitive_desc_t *pd, conv_plan *p, const conv_weights
 {
     const conv_shape *s = &w->shape;
     const conv_key *key = &p->key;
-    int64_t oh = (key->height + 2 * s->pad - s->kernel) / s->stride + 1;
-    int64_t ow = (key->width + 2 * s->pad - s->kernel) / s->stride + 1;
-    dnnl_dims_t x = {key->batch, s->in, key->height, key->width}, y = {key->batch, s->out, oh, ow};
-    dnnl_dims_t stride = {s->stride, s->stride}, pad = {s->pad, s->pad};
-    dnnl_memory_desc_t any;
-    dnnl_convolution_desc_t op;
+    const int64_t x[] = {key->batch, s->in, key->height, key->width};
+    const int64_t y[] = {key->batch, s->out, (key->height + 2 * s->pad - s->kernel) / s->stride + 1,
+                         (key->width + 2 * s->pad - s->kernel) / s->stride + 1};
+    dnnl_memory_desc_t any = {0};
     dnnl_primitive_attr_t attr = onednn_epilogue(key->act, false, NULL);
     bool ok;
 
     *pd = NULL;
-    ok = attr && dnnl_memory_desc_init_by_tag(&p->x, 4, x, w->type, dnnl_acdb) == dnnl_success &&
-         dnnl_memory_desc_init_by_tag(&p->y, 4, y, dnnl_f32, dnnl_acdb) == dnnl_success &&
+    plan_forget(p);
+    ok = attr && onednn_tensor(&p->x, 4, x, w->type, dnnl_acdb) && onednn_tensor(&p->y, 4, y, dnnl_f32, dnnl_acdb) &&
          weights_desc(&any, s, w->type, true) &&
-         dnnl_convolution_forward_desc_init(&op, dnnl_forward_inference, dnnl_convolution_direct, &p->x,
-                                            weights ? weights : &any, w->bias ? &w->bias_desc : NULL, &p->y, stride,
-                                            pad, pad) == dnnl_success &&
-         dnnl_primitive_desc_create(pd, &op, attr, onednn_engine(), NULL) == dnnl_success;
+         onednn_convolution(pd, &p->x, weights ? weights : &any, w->bias ? &w->bias_desc : NULL, &p->y, s->stride, s->pad,
+                            attr);
+    onednn_forget(&any);
     dnnl_primitive_attr_destroy(attr);
     return ok;
 }
 
-/* With the lock held: the number of a pack in the wanted format, made from the first when new. -1: cannot be had. */
-static int pack_for(conv_weights *w, const dnnl_memory_desc_t *wanted)
+/* With the lock held: the number of a pack in the wanted format, which this takes over, made from the first when new.
+ * -1: cannot be had. */
+static int pack_for(conv_weights *w, dnnl_memory_desc_t *wanted)
 {
     void *data;
 
     for (int i = 0; i < w->pack_count; i++)
-        if (dnnl_memory_desc_equal(&w->pack_desc[i], wanted))
+        if (onednn_same(&w->pack_desc[i], wanted)) {
+            onednn_forget(wanted);
             return i;
+        }
     if (w->pack_count == PACKS || dnnl_memory_get_data_handle(w->packs[0], &data) != dnnl_success ||
-        !onednn_reorder(&w->packs[w->pack_count], wanted, &w->pack_desc[0], data))
+        !onednn_reorder(&w->packs[w->pack_count], wanted, &w->pack_desc[0], data)) {
+        onednn_forget(wanted);
         return -1;
+    }
     w->pack_desc[w->pack_count] = *wanted;
     return w->pack_count++;
 }
@@ -102,23 +110,23 @@ static conv_plan *plan_build(conv_weights *w, const conv_key *key)
 {
     conv_plan *p = calloc(1, sizeof *p);
     dnnl_primitive_desc_t pd = NULL;
+    dnnl_memory_desc_t wanted = {0};
     bool ok;
 
     if (!p)
         return NULL;
     p->key = *key;
-    ok = describe(&pd, p, w, NULL);
-    p->pack = ok ? pack_for(w, dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0)) : -1;
+    ok = describe(&pd, p, w, NULL) && onednn_wanted(&wanted, pd);
+    p->pack = ok ? pack_for(w, &wanted) : -1;
     if (p->pack < 0) {
         dnnl_primitive_desc_destroy(pd);
         p->pack = 0;
         ok = describe(&pd, p, w, &w->pack_desc[0]);
     }
-    ok = ok && dnnl_primitive_create(&p->run, pd) == dnnl_success;
-    if (ok)
-        p->scratch = onednn_scratch(pd);
+    ok = ok && onednn_scratch(&p->scratch, pd) && dnnl_primitive_create(&p->run, pd) == dnnl_success;
     dnnl_primitive_desc_destroy(pd);
     if (!ok) {
+        plan_forget(p);
         free(p);
         return NULL;
     }
@@ -130,6 +138,7 @@ static void plan_drop(conv_plan *p)
     if (!p || --p->refs > 0)
         return;
     dnnl_primitive_destroy(p->run);
+    plan_forget(p);
     free(p);
 }
 
@@ -169,8 +178,7 @@ conv_weights *conv_pack(const float *src, const float *bias, const conv_shape *s
     conv_weights *w;
     conv_plan p = {.key = {1, REPRESENTATIVE, REPRESENTATIVE, ACT_NONE, 0}};
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_memory_desc_t from;
-    dnnl_dims_t bias_dims = {s->out};
+    dnnl_memory_desc_t from = {0};
     bool ok;
 
     if (!shape_valid(s) || !onednn_ready())
@@ -193,14 +201,13 @@ conv_weights *conv_pack(const float *src, const float *bias, const conv_shape *s
     if (bias && (w->bias = malloc((size_t)s->out * sizeof *bias)))
         memcpy(w->bias, bias, (size_t)s->out * sizeof *bias);
     ok = (!bias || w->bias) &&
-         dnnl_memory_desc_init_by_tag(&w->bias_desc, 1, bias_dims, dnnl_f32, dnnl_a) == dnnl_success &&
-         weights_desc(&from, s, dnnl_f32, false) && describe(&pd, &p, w, NULL);
-    if (ok) {
-        w->pack_desc[0] = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-        ok = onednn_reorder(&w->packs[0], &w->pack_desc[0], &from, src);
-        w->pack_count = ok;
-    }
+         onednn_tensor(&w->bias_desc, 1, &s->out, dnnl_f32, dnnl_a) && weights_desc(&from, s, dnnl_f32, false) &&
+         describe(&pd, &p, w, NULL) && onednn_wanted(&w->pack_desc[0], pd) &&
+         onednn_reorder(&w->packs[0], &w->pack_desc[0], &from, src);
+    w->pack_count = ok;
     dnnl_primitive_desc_destroy(pd);
+    plan_forget(&p);
+    onednn_forget(&from);
     if (!ok) {
         conv_weights_free(w);
         return NULL;
@@ -216,6 +223,9 @@ void conv_weights_free(conv_weights *w)
         plan_drop(w->plans[i]);
     for (int i = 0; i < w->pack_count; i++)
         dnnl_memory_destroy(w->packs[i]);
+    for (int i = 0; i < PACKS; i++)
+        onednn_forget(&w->pack_desc[i]);
+    onednn_forget(&w->bias_desc);
     winograd_free(w->tiles);
     pthread_mutex_destroy(&w->lock);
     free(w->bias);
@@ -229,7 +239,7 @@ size_t conv_weights_bytes(const conv_weights *w)
     if (w->tiles)
         return winograd_bytes(w->tiles);
     for (int i = 0; i < w->pack_count; i++)
-        bytes += dnnl_memory_desc_get_size(&w->pack_desc[i]);
+        bytes += onednn_bytes(&w->pack_desc[i]);
     return bytes;
 }
 

@@ -13,7 +13,8 @@
 enum { LEVELS = 3 };
 
 static const char *const level_names[LEVELS] = {"ref", "avx2", "avx512"};
-static const dnnl_cpu_isa_t level_isa[LEVELS] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_all};
+/* The last stands for any level, and is never set: 2.x and 3.x of oneDNN name it differently. */
+static const dnnl_cpu_isa_t level_isa[LEVELS] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, (dnnl_cpu_isa_t)0};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int cap = LEVELS - 1;    /* highest level allowed */

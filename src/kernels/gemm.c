@@ -44,6 +44,7 @@ struct gemm_weights {
     int8_weights *eight;    /* GEMM_INT8: then nothing below is used */
     dnnl_data_type_t type;
     bool packed;            /* oneDNN's own blocked format, used whole; else [out, in], used in blocks */
+    int64_t ld;             /* not packed: elements from one output to the next */
     dnnl_memory_t memory;
     dnnl_memory_desc_t desc;
     char *data;
@@ -53,13 +54,6 @@ struct gemm_weights {
     uint64_t clock;
 };
 
-static bool matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t row, int64_t col)
-{
-    dnnl_dims_t dims = {rows, cols}, strides = {row, col};
-
-    return dnnl_memory_desc_init_by_strides(d, 2, dims, type, strides) == dnnl_success;
-}
-
 static size_t type_size(dnnl_data_type_t type)
 {
     return type == dnnl_bf16 ? 2 : 4;
@@ -68,28 +62,27 @@ static size_t type_size(dnnl_data_type_t type)
 /* Asks oneDNN which format it wants for the weights and whether its blocked matmul will take them. */
 static bool choose_format(gemm_weights *w)
 {
-    dnnl_memory_desc_t x, any, y, bias;
-    dnnl_dims_t dims = {w->in, w->out};
-    dnnl_matmul_desc_t op;
+    dnnl_memory_desc_t x = {0}, any = {0}, y = {0}, bias = {0};
+    const int64_t dims[] = {w->in, w->out};
     dnnl_primitive_desc_t pd = NULL;
-    const dnnl_memory_desc_t *chosen = NULL;
     const char *name = "";
-    bool ok = matrix(&x, REPRESENTATIVE, w->in, w->type, w->in, 1) &&
-              matrix(&y, REPRESENTATIVE, w->out, dnnl_f32, w->out, 1) &&
-              matrix(&bias, 1, w->out, dnnl_f32, w->out, 1) &&
-              dnnl_memory_desc_init_by_tag(&any, 2, dims, w->type, dnnl_format_tag_any) == dnnl_success &&
-              dnnl_matmul_desc_init(&op, &x, &any, &bias, &y) == dnnl_success &&
-              dnnl_primitive_desc_create(&pd, &op, NULL, onednn_engine(), NULL) == dnnl_success &&
+    bool ok = onednn_matrix(&x, REPRESENTATIVE, w->in, w->type, w->in, 1) &&
+              onednn_matrix(&y, REPRESENTATIVE, w->out, dnnl_f32, w->out, 1) &&
+              onednn_matrix(&bias, 1, w->out, dnnl_f32, w->out, 1) &&
+              onednn_tensor(&any, 2, dims, w->type, dnnl_format_tag_any) &&
+              onednn_product(&pd, &x, &any, &bias, &y, NULL) &&
               dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success;
 
+    w->packed = ok && !strncmp(name, "brg", 3);
+    /* else as given, but no rows a power of two apart, which would share cache sets */
+    w->ld = w->in % 256 ? w->in : w->in + 16;
     if (ok)
-        chosen = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    w->packed = chosen && !strncmp(name, "brg", 3);
-    if (w->packed)
-        w->desc = *chosen;
-    else        /* as given, but no rows a power of two apart, which would share cache sets */
-        ok = ok && matrix(&w->desc, w->in, w->out, w->type, 1, w->in % 256 ? w->in : w->in + 16);
+        ok = w->packed ? onednn_wanted(&w->desc, pd) : onednn_matrix(&w->desc, w->in, w->out, w->type, 1, w->ld);
     dnnl_primitive_desc_destroy(pd);
+    onednn_forget(&x);
+    onednn_forget(&any);
+    onednn_forget(&y);
+    onednn_forget(&bias);
     return ok;
 }
 
@@ -109,8 +102,9 @@ bool gemm_has(gemm_type type)
 gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type)
 {
     gemm_weights *w;
-    dnnl_memory_desc_t from;
+    dnnl_memory_desc_t from = {0};
     void *data = NULL;
+    bool ok;
 
     if (out < 1 || in < 1 || ld < in || out > INT32_MAX || in > INT32_MAX || ld > INT64_MAX / 8 / out ||
         !onednn_ready())
@@ -134,20 +128,30 @@ gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_
         if (w->bias)
             memcpy(w->bias, bias, (size_t)out * sizeof *bias);
     }
-    if ((bias && !w->bias) || !choose_format(w) || !matrix(&from, in, out, dnnl_f32, 1, ld) ||
-        !onednn_reorder(&w->memory, &w->desc, &from, src) ||
-        dnnl_memory_get_data_handle(w->memory, &data) != dnnl_success) {
-        gemm_weights_free(w);
-        return NULL;
-    }
+    ok = (!bias || w->bias) && choose_format(w) && onednn_matrix(&from, in, out, dnnl_f32, 1, ld) &&
+         onednn_reorder(&w->memory, &w->desc, &from, src) &&
+         dnnl_memory_get_data_handle(w->memory, &data) == dnnl_success;
+    onednn_forget(&from);
     w->data = data;
-    return w;
+    if (ok)
+        return w;
+    gemm_weights_free(w);
+    return NULL;
+}
+
+static void tile_free(tile *t)
+{
+    dnnl_memory_desc_t *all[] = {&t->x, &t->w, &t->bias, &t->y, &t->scratch};
+
+    dnnl_primitive_destroy(t->run);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        onednn_forget(all[i]);
 }
 
 static void plan_free(plan *p)
 {
     for (int i = 0; p && i < 4; i++)
-        dnnl_primitive_destroy(p->tiles[i / 2][i % 2].run);
+        tile_free(&p->tiles[i / 2][i % 2]);
     free(p);
 }
 
@@ -159,6 +163,7 @@ void gemm_weights_free(gemm_weights *w)
         plan_free(w->plans[i]);
     if (w->memory)
         dnnl_memory_destroy(w->memory);
+    onednn_forget(&w->desc);
     int8_free(w->eight);
     pthread_mutex_destroy(&w->lock);
     free(w->bias);
@@ -169,7 +174,7 @@ size_t gemm_weights_bytes(const gemm_weights *w)
 {
     if (w->eight)
         return int8_bytes(w->eight);
-    return dnnl_memory_desc_get_size(&w->desc) + (w->bias ? (size_t)w->out * sizeof *w->bias : 0);
+    return onednn_bytes(&w->desc) + (w->bias ? (size_t)w->out * sizeof *w->bias : 0);
 }
 
 size_t gemm_scratch(const gemm_weights *w, int64_t rows)
@@ -179,30 +184,28 @@ size_t gemm_scratch(const gemm_weights *w, int64_t rows)
     return w->type == dnnl_bf16 && rows > 0 ? (size_t)rows * (size_t)w->in * 2 : 0;
 }
 
-/* Builds the primitive of one block. */
+/* Builds the primitive of one block. What a failure leaves is freed with the plan. */
 static bool tile_build(tile *t, const gemm_weights *w, const plan_key *key, int64_t rows, int64_t cols)
 {
-    dnnl_matmul_desc_t op;
+    const dnnl_memory_desc_t *weights = w->packed ? &w->desc : &t->w;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    const dnnl_dim_t *strides = w->desc.format_desc.blocking.strides;
-    bool ok = matrix(&t->x, rows, w->in, w->type, key->ldx, 1) && matrix(&t->y, rows, cols, dnnl_f32, key->ldy, 1) &&
-              matrix(&t->bias, 1, cols, dnnl_f32, cols, 1);
+    bool ok = onednn_matrix(&t->x, rows, w->in, w->type, key->ldx, 1) &&
+              onednn_matrix(&t->y, rows, cols, dnnl_f32, key->ldy, 1) &&
+              onednn_matrix(&t->bias, 1, cols, dnnl_f32, cols, 1) &&
+              (w->packed || onednn_matrix(&t->w, w->in, cols, w->type, 1, w->ld));
 
     t->rows = rows;
     t->cols = cols;
-    t->w = w->desc;
-    if (!w->packed)
-        ok = ok && matrix(&t->w, w->in, cols, w->type, strides[0], strides[1]);
-    attr = onednn_epilogue(key->act, key->residual == RESIDUAL_IN_PLACE,
-                           key->residual == RESIDUAL_OTHER ? &t->y : NULL);
-    ok = ok && attr && dnnl_matmul_desc_init(&op, &t->x, &t->w, w->bias ? &t->bias : NULL, &t->y) == dnnl_success &&
-         dnnl_primitive_desc_create(&pd, &op, attr, onednn_engine(), NULL) == dnnl_success &&
-         dnnl_primitive_create(&t->run, pd) == dnnl_success;
     if (ok)
-        t->scratch = onednn_scratch(pd);
-    else
+        attr = onednn_epilogue(key->act, key->residual == RESIDUAL_IN_PLACE,
+                               key->residual == RESIDUAL_OTHER ? &t->y : NULL);
+    ok = attr && onednn_product(&pd, &t->x, weights, w->bias ? &t->bias : NULL, &t->y, attr) &&
+         onednn_scratch(&t->scratch, pd);
+    if (ok && dnnl_primitive_create(&t->run, pd) != dnnl_success) {
         t->run = NULL;
+        ok = false;
+    }
     dnnl_primitive_desc_destroy(pd);
     dnnl_primitive_attr_destroy(attr);
     return ok;
@@ -327,11 +330,11 @@ static bool run_block(const gemm_weights *w, const plan *p, int64_t item, float 
     int64_t r = item / columns * p->row_block, c = item % columns * p->column_block;
     const tile *t = &p->tiles[p->key.rows - r < p->row_block][w->out - c < p->column_block];
     size_t size = type_size(w->type);
-    int64_t w_offset = w->packed ? 0 : c * w->desc.format_desc.blocking.strides[1];
+    int64_t w_offset = w->packed ? 0 : c * w->ld;
     dnnl_exec_arg_t args[6] = {{DNNL_ARG_SRC, NULL}, {DNNL_ARG_WEIGHTS, NULL}, {DNNL_ARG_DST, NULL}};
     int n = 3;
     bool ok = onednn_wrap(&args[0].memory, &t->x, (const char *)x + (size_t)(r * p->key.ldx) * size) &&
-              onednn_wrap(&args[1].memory, &t->w, w->data + (size_t)w_offset * size) &&
+              onednn_wrap(&args[1].memory, w->packed ? &w->desc : &t->w, w->data + (size_t)w_offset * size) &&
               onednn_wrap(&args[2].memory, &t->y, y + r * p->key.ldy + c);
 
     if (ok && w->bias) {

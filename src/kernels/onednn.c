@@ -2,6 +2,7 @@
 #include "kernels/onednn.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "kernels/levels.h"
 #include "kernels/pool.h"
@@ -25,11 +26,6 @@ bool onednn_ready(void)
     return engine && stream;
 }
 
-dnnl_engine_t onednn_engine(void)
-{
-    return engine;
-}
-
 bool onednn_has_bf16(void)
 {
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
@@ -42,10 +38,199 @@ bool onednn_has_tiles(void)
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
 }
 
+/* ---- what differs between 2.x, where descriptions are structs, and 3.x, where they are objects ---- */
+
+#if DNNL_VERSION_MAJOR >= 3
+
+bool onednn_matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t row, int64_t col)
+{
+    dnnl_dims_t dims = {rows, cols}, strides = {row, col};
+
+    *d = NULL;
+    return dnnl_memory_desc_create_with_strides(d, 2, dims, type, strides) == dnnl_success;
+}
+
+bool onednn_tensor(dnnl_memory_desc_t *d, int axes, const int64_t *dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    dnnl_dims_t dims = {0};
+
+    *d = NULL;
+    memcpy(dims, dim, (size_t)axes * sizeof *dim);
+    return dnnl_memory_desc_create_with_tag(d, axes, dims, type, tag) == dnnl_success;
+}
+
+bool onednn_same(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b)
+{
+    return dnnl_memory_desc_equal(*a, *b);
+}
+
+size_t onednn_bytes(const dnnl_memory_desc_t *d)
+{
+    return *d ? dnnl_memory_desc_get_size(*d) : 0;
+}
+
+void onednn_forget(dnnl_memory_desc_t *d)
+{
+    if (*d)
+        dnnl_memory_desc_destroy(*d);
+    *d = NULL;
+}
+
+bool onednn_product(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *w,
+                    const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y, dnnl_primitive_attr_t attr)
+{
+    *pd = NULL;
+    return dnnl_matmul_primitive_desc_create(pd, engine, *x, *w, bias ? *bias : NULL, *y, attr) == dnnl_success;
+}
+
+bool onednn_convolution(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *w,
+                        const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y, int64_t stride, int64_t pad,
+                        dnnl_primitive_attr_t attr)
+{
+    dnnl_dims_t strides = {stride, stride}, pads = {pad, pad}, dense = {0, 0};
+
+    *pd = NULL;
+    return dnnl_convolution_forward_primitive_desc_create(pd, engine, dnnl_forward_inference, dnnl_convolution_direct, *x,
+                                                          *w, bias ? *bias : NULL, *y, strides, dense, pads, pads,
+                                                          attr) == dnnl_success;
+}
+
+static bool copy_description(dnnl_memory_desc_t *d, const_dnnl_primitive_desc_t pd, dnnl_query_t what)
+{
+    const_dnnl_memory_desc_t found = dnnl_primitive_desc_query_md(pd, what, 0);
+
+    *d = NULL;
+    return !found || dnnl_memory_desc_clone(d, found) == dnnl_success;
+}
+
+static bool describe_reorder(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from)
+{
+    return dnnl_reorder_primitive_desc_create(pd, *from, engine, *to, engine, NULL) == dnnl_success;
+}
+
+static bool new_memory(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, void *data)
+{
+    return dnnl_memory_create(m, *desc, engine, data) == dnnl_success;
+}
+
+static bool append_activation(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
+{
+    return dnnl_post_ops_append_eltwise(ops, kind, 0, 0) == dnnl_success;
+}
+
+static bool append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef) == dnnl_success;
+}
+
+static bool append_residual(dnnl_post_ops_t ops, const dnnl_memory_desc_t *residual)
+{
+    return dnnl_post_ops_append_binary(ops, dnnl_binary_add, *residual) == dnnl_success;
+}
+
+#else
+
+bool onednn_matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, dnnl_data_type_t type, int64_t row, int64_t col)
+{
+    dnnl_dims_t dims = {rows, cols}, strides = {row, col};
+
+    return dnnl_memory_desc_init_by_strides(d, 2, dims, type, strides) == dnnl_success;
+}
+
+bool onednn_tensor(dnnl_memory_desc_t *d, int axes, const int64_t *dim, dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return dnnl_memory_desc_init_by_tag(d, axes, dim, type, tag) == dnnl_success;
+}
+
+bool onednn_same(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b)
+{
+    return dnnl_memory_desc_equal(a, b);
+}
+
+size_t onednn_bytes(const dnnl_memory_desc_t *d)
+{
+    return dnnl_memory_desc_get_size(d);
+}
+
+void onednn_forget(dnnl_memory_desc_t *d)
+{
+    memset(d, 0, sizeof *d);
+}
+
+bool onednn_product(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *w,
+                    const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y, dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t op;
+
+    *pd = NULL;
+    return dnnl_matmul_desc_init(&op, x, w, bias, y) == dnnl_success &&
+           dnnl_primitive_desc_create(pd, &op, attr, engine, NULL) == dnnl_success;
+}
+
+bool onednn_convolution(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *w,
+                        const dnnl_memory_desc_t *bias, const dnnl_memory_desc_t *y, int64_t stride, int64_t pad,
+                        dnnl_primitive_attr_t attr)
+{
+    dnnl_dims_t strides = {stride, stride}, pads = {pad, pad};
+    dnnl_convolution_desc_t op;
+
+    *pd = NULL;
+    return dnnl_convolution_forward_desc_init(&op, dnnl_forward_inference, dnnl_convolution_direct, x, w, bias, y,
+                                              strides, pads, pads) == dnnl_success &&
+           dnnl_primitive_desc_create(pd, &op, attr, engine, NULL) == dnnl_success;
+}
+
+static bool copy_description(dnnl_memory_desc_t *d, const_dnnl_primitive_desc_t pd, dnnl_query_t what)
+{
+    const dnnl_memory_desc_t *found = dnnl_primitive_desc_query_md(pd, what, 0);
+
+    *d = found ? *found : (dnnl_memory_desc_t){0};
+    return true;
+}
+
+static bool describe_reorder(dnnl_primitive_desc_t *pd, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *from)
+{
+    return dnnl_reorder_primitive_desc_create(pd, from, engine, to, engine, NULL) == dnnl_success;
+}
+
+static bool new_memory(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, void *data)
+{
+    return dnnl_memory_create(m, desc, engine, data) == dnnl_success;
+}
+
+static bool append_activation(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
+{
+    return dnnl_post_ops_append_eltwise(ops, 1, kind, 0, 0) == dnnl_success;
+}
+
+static bool append_sum(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
+}
+
+static bool append_residual(dnnl_post_ops_t ops, const dnnl_memory_desc_t *residual)
+{
+    return dnnl_post_ops_append_binary(ops, dnnl_binary_add, residual) == dnnl_success;
+}
+
+#endif
+
+/* ---- the same for both ---- */
+
+bool onednn_wanted(dnnl_memory_desc_t *weights, const_dnnl_primitive_desc_t pd)
+{
+    return copy_description(weights, pd, dnnl_query_weights_md);
+}
+
+bool onednn_scratch(dnnl_memory_desc_t *scratch, const_dnnl_primitive_desc_t pd)
+{
+    return copy_description(scratch, pd, dnnl_query_scratchpad_md);
+}
+
 bool onednn_wrap(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, const void *data)
 {
     *m = NULL;
-    if (dnnl_memory_create(m, desc, engine, (void *)(uintptr_t)data) != dnnl_success)
+    if (!new_memory(m, desc, (void *)(uintptr_t)data))
         *m = NULL;
     return *m != NULL;
 }
@@ -60,8 +245,7 @@ bool onednn_reorder(dnnl_memory_t *owner, const dnnl_memory_desc_t *to, const dn
 
     *owner = NULL;
     ok = onednn_wrap(&source, from, data) &&
-         dnnl_memory_create(owner, to, engine, DNNL_MEMORY_ALLOCATE) == dnnl_success &&
-         dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL) == dnnl_success &&
+         new_memory(owner, to, DNNL_MEMORY_ALLOCATE) && describe_reorder(&pd, to, from) &&
          dnnl_primitive_create(&reorder, pd) == dnnl_success;
     if (ok) {
         dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, *owner}};
@@ -87,11 +271,11 @@ dnnl_primitive_attr_t onednn_epilogue(activation act, bool sum, const dnnl_memor
     bool ok = dnnl_primitive_attr_create(&attr) == dnnl_success && dnnl_post_ops_create(&ops) == dnnl_success;
 
     if (ok && act != ACT_NONE)
-        ok = dnnl_post_ops_append_eltwise(ops, 1, kinds[act], 0, 0) == dnnl_success;
+        ok = append_activation(ops, kinds[act]);
     if (ok && sum)
-        ok = dnnl_post_ops_append_sum(ops, 1) == dnnl_success;
+        ok = append_sum(ops);
     if (ok && residual)
-        ok = dnnl_post_ops_append_binary(ops, dnnl_binary_add, residual) == dnnl_success;
+        ok = append_residual(ops, residual);
     ok = ok && dnnl_primitive_attr_set_post_ops(attr, ops) == dnnl_success &&
          dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
     dnnl_post_ops_destroy(ops);
@@ -102,16 +286,9 @@ dnnl_primitive_attr_t onednn_epilogue(activation act, bool sum, const dnnl_memor
     return attr;
 }
 
-dnnl_memory_desc_t onednn_scratch(const_dnnl_primitive_desc_t pd)
-{
-    const dnnl_memory_desc_t *d = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-
-    return d ? *d : (dnnl_memory_desc_t){0};
-}
-
 bool onednn_execute(const_dnnl_primitive_t p, const dnnl_memory_desc_t *scratch, dnnl_exec_arg_t *args, int n)
 {
-    size_t bytes = dnnl_memory_desc_get_size(scratch);
+    size_t bytes = onednn_bytes(scratch);
     void *data = bytes ? pool_borrow(bytes) : NULL;
     dnnl_memory_t memory = NULL;
     bool ok = !bytes || (data && onednn_wrap(&memory, scratch, data));
