@@ -68,6 +68,10 @@ static const option options[] = {
     {"--multimask", 0, OPTION_FLAG, AT(click.several), NULL, .help = "three alternatives for the one object"},
     {"--pick", 0, OPTION_INT, AT(click.pick), "K",
      .help = "the points and the box refine the K-th best result of the words", .least = 1, .most = 1e6},
+    {"--save-logits", 0, OPTION_TEXT, AT(click.save), "FILE",
+     .help = "keep the logits of the one object's mask (.safetensors), to be refined later"},
+    {"--logits", 0, OPTION_TEXT, AT(click.logits), "FILE",
+     .help = "go on from kept logits; of alternatives the best, or with --pick the K-th"},
     {"--tile", 0, OPTION_INT, AT(tile), "PIXELS",
      .help = "large pictures: look at windows of this size too, and join what they cut", .least = 32, .most = 16384},
     {"--overlap", 0, OPTION_INT, AT(overlap), "PIXELS",
@@ -310,6 +314,8 @@ static int prepare(batch *b, const words *paths, samite_error *err)
         code = model_path(&b->model_name, &s->engine, err);
     if (!code)
         code = inputs_collect(&b->in, paths, s->recursive, s->out, err);
+    if (!code && b->in.count > 1 && (s->click.save || s->click.logits))
+        code = fail(err, SAMITE_USAGE, "--save-logits and --logits are about one picture, not %d", b->in.count);
     if (!code && s->part.of)
         inputs_take_shard(&b->in, s->part.at, s->part.of);
     if (!code && s->out)

@@ -26,7 +26,8 @@ typedef struct click_settings {
     bool          has_box, several;
     samite_box    box;
     const char   *mask;            /* path of a picture of the same size */
-    int           pick;            /* refine the pick-th best result; 0: a result of its own */
+    int           pick;            /* refine the pick-th best result, or alternative of `logits`; 0: none is picked */
+    const char   *logits, *save;   /* files: what an earlier click left, and where this one leaves it */
 } click_settings;
 
 /* `samite everything`: no prompt at all. */
@@ -79,6 +80,8 @@ int  parse_corners(double *v, const char *name, const char *value, samite_error 
 int  parse_point(void *to, const char *name, const char *value, samite_error *err);
 int  parse_click_box(void *to, const char *name, const char *value, samite_error *err);
 bool click_wanted(const click_settings *c);
+/* Does it change a result of the words, in place of one of its own? */
+bool click_refines(const click_settings *c);
 /* words: is something else looked for too? */
 int  click_check(const click_settings *c, bool words, samite_error *err);
 json_t *click_json(const click_settings *c);

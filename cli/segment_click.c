@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "mask_file.h"
 #include "segment.h"
 
 /* "X,Y" or "X,Y,neg" */
@@ -53,16 +54,26 @@ int parse_click_box(void *to, const char *name, const char *value, samite_error 
 
 bool click_wanted(const click_settings *c)
 {
-    return c->count || c->has_box || c->mask;
+    return c->count || c->has_box || c->mask || c->logits;
+}
+
+bool click_refines(const click_settings *c)
+{
+    return c->pick && !c->logits;
 }
 
 int click_check(const click_settings *c, bool words, samite_error *err)
 {
-    if ((c->pick || c->several) && !click_wanted(c))
-        return fail(err, SAMITE_USAGE, "%s goes with --point, --box or --mask", c->pick ? "--pick" : "--multimask");
-    if (c->pick && !words)
+    if ((c->pick || c->several || c->save) && !click_wanted(c))
+        return fail(err, SAMITE_USAGE, "%s goes with --point, --box or --mask",
+                    c->pick ? "--pick" : c->several ? "--multimask" : "--save-logits");
+    if (c->logits && c->mask)
+        return fail(err, SAMITE_USAGE, "--logits and --mask are both where to start from; take one");
+    if (c->logits && c->pick && words)
+        return fail(err, SAMITE_USAGE, "--pick K of --logits or of --text? Leave one of them out");
+    if (c->pick && !words && !c->logits)
         return fail(err, SAMITE_USAGE, "--pick refines a result of --text or --like; give one of them");
-    if (c->pick && c->several)
+    if (c->pick && c->several && !c->logits)
         return fail(err, SAMITE_USAGE, "--pick refines one result and cannot give alternatives; leave --multimask out");
     if (c->pick && c->mask)
         return fail(err, SAMITE_USAGE, "--pick starts from the mask of the result; leave --mask out");
@@ -78,43 +89,9 @@ json_t *click_json(const click_settings *c)
     if (c->has_box)
         box = json_pack("[o, o, o, o]", json_number((double)c->box.x0), json_number((double)c->box.y0),
                         json_number((double)c->box.x1), json_number((double)c->box.y1));
-    return json_pack("{s:o, s:o, s:o, s:b, s:i}", "points", points, "box", box, "mask",
-                     c->mask ? json_name(c->mask) : json_null(), "multimask", c->several, "pick", c->pick);
-}
-
-/* Column by column, background first: bright pixels of `p` are inside. *counts is yours to free. */
-static int count_runs(samite_mask *out, const samite_pixels *p, samite_error *err)
-{
-    size_t pixels = (size_t)p->width * (size_t)p->height;
-    uint32_t *counts = calloc(pixels + 1, sizeof *counts);
-    size_t runs = 0;
-    bool inside = false;
-    if (!counts)
-        return fail(err, SAMITE_RESOURCE, "out of memory for a mask of %d x %d pixels", p->width, p->height);
-    for (int x = 0; x < p->width; x++)
-        for (int y = 0; y < p->height; y++) {
-            const uint8_t *rgb = p->rgb + 3 * ((size_t)y * (size_t)p->width + (size_t)x);
-            if ((rgb[0] > 127 || rgb[1] > 127 || rgb[2] > 127) != inside) {
-                inside = !inside;
-                runs++;
-            }
-            counts[runs]++;
-        }
-    *out = (samite_mask){p->width, p->height, counts, runs + 1};
-    return SAMITE_OK;
-}
-
-static int read_mask(samite_mask *out, const char *path, const picture *p, samite_error *err)
-{
-    samite_pixels m = {0};
-    int code = samite_pixels_read(&m, path, SAMITE_NO_EXIF, err);
-    if (!code && (m.width != p->pixels.width || m.height != p->pixels.height))
-        code = fail(err, SAMITE_INPUT, "%s: a mask of %d x %d pixels does not fit %s, which has %d x %d", path, m.width,
-                    m.height, p->in->path, p->pixels.width, p->pixels.height);
-    if (!code)
-        code = count_runs(out, &m, err);
-    samite_pixels_free(&m);
-    return code;
+    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:i}", "points", points, "box", box, "mask",
+                     c->mask ? json_name(c->mask) : json_null(), "logits",
+                     c->logits ? json_name(c->logits) : json_null(), "multimask", c->several, "pick", c->pick);
 }
 
 /* The result to refine: the pick-th best. */
@@ -137,8 +114,19 @@ static int ask(picture *p, samite_image *image, const click_settings *c, const s
     question.mask = rough;
     question.several = c->several;
     samite_error what = {0};
-    int code = samite_image_click(image, &question, &p->answer, &what);
-    return code ? fail(err, code, "%s: %s", p->in->path, what.text) : SAMITE_OK;
+    float *kept = NULL;
+    int count = 0, code = c->logits ? samite_logits_read(&kept, &count, &question.logits_side, c->logits, err) : SAMITE_OK;
+    if (!code && c->logits && c->pick > count)
+        code = fail(err, SAMITE_INPUT, "%s: --pick %d, but it holds %d", c->logits, c->pick, count);
+    if (!code && kept)
+        question.logits = kept + (size_t)(c->pick ? c->pick - 1 : 0) * (size_t)question.logits_side *
+                                     (size_t)question.logits_side;
+    if (!code && (code = samite_image_click(image, &question, &p->answer, &what)))
+        fail(err, code, "%s: %s", p->in->path, what.text);
+    samite_free(kept);
+    if (!code && c->save)
+        code = samite_logits_write(p->answer->logits, p->answer->count, p->answer->side, c->save, err);
+    return code;
 }
 
 /* The refined mask takes the place of the picked one; its score stays that of the words. */
@@ -155,13 +143,13 @@ static int refine(picture *p, samite_image *image, const click_settings *c, sami
 
 int picture_click(picture *p, samite_image *image, const click_settings *c, int name, samite_error *err)
 {
-    if (c->pick)
+    if (click_refines(c))
         return refine(p, image, c, err);
     samite_mask rough = {0};
-    int code = c->mask ? read_mask(&rough, c->mask, p, err) : SAMITE_OK;
+    int code = c->mask ? mask_file_read(&rough, c->mask, p->pixels.width, p->pixels.height, p->in->path, err) : SAMITE_OK;
     if (!code)
         code = ask(p, image, c, c->mask ? &rough : NULL, err);
-    free((uint32_t *)(uintptr_t)rough.counts);
+    mask_file_free(&rough);
     if (code)
         return code;
     samite_object *more = realloc(p->object, sizeof *more * (size_t)(p->objects + p->answer->count + 1));

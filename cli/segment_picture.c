@@ -40,7 +40,7 @@ int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
     p->overlap = s->overlap >= 0 ? s->overlap : s->tile / 8;
     p->click = click ? &s->click : NULL;
     p->names[count] = "object";
-    p->name_count = count + (click && !s->click.pick);
+    p->name_count = count + (click && !click_refines(&s->click));
     return SAMITE_OK;
 }
 

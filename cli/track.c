@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "page_files.h"
 #include "track.h"
 
@@ -68,6 +69,11 @@ typedef struct tracking {
     int64_t         last;          /* frame to stop at */
 } tracking;
 
+bool track_turns(const track_settings *s)
+{
+    return s->direction && strcmp(s->direction, "forward") != 0;
+}
+
 /* ---- checks ---- */
 
 static bool asked_before(const asks *a, ask_kind below)
@@ -90,9 +96,7 @@ static int check_settings(const track_settings *s, samite_error *err)
         return fail(err, SAMITE_USAGE, "--format goes with --out DIR");
     if (s->formats & FORMAT_OVERLAY)
         return fail(err, SAMITE_USAGE, "--format overlay is for pictures; for a video: --overlay FILE");
-    bool turns = s->direction && strcmp(s->direction, "forward") != 0;
-    if (s->overlay && turns)
-        return fail(err, SAMITE_USAGE, "--overlay goes with --direction forward: a video is written in its own order");
+    bool turns = track_turns(s);
     if (s->start >= 0 && !turns)
         return fail(err, SAMITE_USAGE, "--start goes with --direction backward or both");
     if (s->start >= 0 && (s->start < s->from || (s->to >= 0 && s->start > s->to)))
@@ -139,15 +143,16 @@ static int look_for(tracking *t, samite_error *err)
 
 static int push_frame(tracking *t, samite_pixels *px, int64_t frame, double time, samite_error *err)
 {
-    samite_video_results *r = NULL;
+    samite_video_results *r = NULL, *asked = NULL;
     int code = samite_video_push(t->video, px, frame, time, &r, err);
     if (!code)
-        code = asks_apply(t->asks, t->video, frame, px, err);
+        code = asks_apply(t->asks, t->video, frame, px, &asked, err);
     if (!code)
-        code = output_hold(&t->out, px, frame, time, err);
-    if (!code)
-        code = output_results(&t->out, r, err);
+        code = overlay_hold(&t->out, px, frame, time, err);
+    if (!code)                 /* a result that did not wait is shown as corrected */
+        code = output_results(&t->out, asked && r->count && r->frame[0].frame == frame ? asked : r, err);
     samite_video_results_free(r);
+    samite_video_results_free(asked);
     return code ? code : check_interrupt(err);
 }
 
@@ -245,7 +250,7 @@ static samite_video_options video_options(const track_settings *s)
     o.detect_every = s->detect_every;
     o.delay = s->delay;
     o.official = s->official;
-    o.may_turn = s->direction && strcmp(s->direction, "forward") != 0;
+    o.may_turn = track_turns(s);
     return o;
 }
 
@@ -278,13 +283,29 @@ static void tell_damage(const tracking *t, const char *source)
         say("%s: %s; frames up to there were used", source, info.damage);
 }
 
+static void tell_speed(const tracking *t, double seconds)
+{
+    samite_video_status st = {.size = sizeof st};
+    size_t n = t->out.frame_count;
+    if (t->s->engine.quiet || !n)
+        return;
+    samite_video_state(t->video, &st);
+    say("%zu frames in %.1f s, %.2f per second: %.1f s encoding, %.1f s detecting, %.1f s following; %d objects at the end",
+        n, seconds, (double)n / seconds, st.encode_seconds, st.detect_seconds, st.track_seconds - st.detect_seconds,
+        st.objects);
+}
+
 static int track(const track_settings *s, asks *a, const char *source, samite_error *err)
 {
     tracking t = {.s = s, .asks = a};
     int code = open_all(&t, source, err);
     if (!code) {
+        double start = seconds_now();
         code = run_passes(&t, err);
+        progress_end();
         tell_damage(&t, source);
+        if (!code)
+            tell_speed(&t, seconds_now() - start);
         code = output_close(&t.out, code, err);
     }
     if (!code)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "mask_file.h"
 #include "track.h"
 
 #define MOST_FRAME 1e9
@@ -145,36 +146,9 @@ int parse_ask_object(void *to, const char *name, const char *value, samite_error
 
 /* ---- asking ---- */
 
-/* Bright pixels of a picture file as a mask; counts are yours to free. */
-static int read_mask(samite_mask *out, const char *path, const samite_pixels *px, samite_error *err)
-{
-    samite_pixels m = {0};
-    int code = samite_pixels_read(&m, path, SAMITE_NO_EXIF, err);
-    if (!code && (m.width != px->width || m.height != px->height))
-        code = fail(err, SAMITE_INPUT, "%s: a mask of %d x %d pixels does not fit frames of %d x %d", path, m.width,
-                    m.height,
-                    px->width, px->height);
-    uint32_t *counts = code ? NULL : calloc((size_t)m.width * (size_t)m.height + 1, sizeof *counts);
-    if (!code && !counts)
-        code = fail(err, SAMITE_RESOURCE, "out of memory for a mask of %d x %d pixels", m.width, m.height);
-    size_t runs = 0;
-    bool inside = false;
-    for (int x = 0; !code && x < m.width; x++)
-        for (int y = 0; y < m.height; y++) {
-            const uint8_t *rgb = m.rgb + 3 * ((size_t)y * (size_t)m.width + (size_t)x);
-            if ((rgb[0] > 127 || rgb[1] > 127 || rgb[2] > 127) != inside) {
-                inside = !inside;
-                runs++;
-            }
-            counts[runs]++;
-        }
-    *out = (samite_mask){m.width, m.height, counts, runs + 1};
-    samite_pixels_free(&m);
-    return code;
-}
-
 /* All points and the box of one object on a frame make one question; `first` is the first of them. */
-static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *px, samite_error *err)
+static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *px, samite_video_results **shown,
+                      samite_error *err)
 {
     const ask *head = &a->item[first];
     samite_click c = SAMITE_CLICK_INIT;
@@ -195,22 +169,26 @@ static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *
             code = fail(err, SAMITE_USAGE, "two boxes for one object on frame %lld", (long long)one->frame);
         else if (one->kind == ASK_BOX)
             c.box = &one->box;
-        else if (!c.mask && !(code = read_mask(&mask, one->mask, px, err)))
+        else if (!c.mask && !(code = mask_file_read(&mask, one->mask, px->width, px->height, "frames", err)))
             c.mask = &mask;
     }
+    samite_video_results_free(*shown);
+    *shown = NULL;
     if (!code)
-        code = samite_video_click(v, &object, &c, NULL, err);
+        code = samite_video_click(v, &object, &c, shown, err);
     for (int i = 0; unnamed && i < a->count && !code; i++)
         if (a->item[i].object < 0)
             a->item[i].object = object;        /* the unnamed object has its number now */
     free(points);
-    free((uint32_t *)(uintptr_t)mask.counts);
+    mask_file_free(&mask);
     return code;
 }
 
-int asks_apply(asks *a, samite_video *v, int64_t frame, const samite_pixels *px, samite_error *err)
+int asks_apply(asks *a, samite_video *v, int64_t frame, const samite_pixels *px, samite_video_results **shown,
+               samite_error *err)
 {
     int code = SAMITE_OK;
+    *shown = NULL;
     for (int i = 0; i < a->count && !code; i++) {
         ask *one = &a->item[i];
         if (one->done || one->frame != frame)
@@ -218,7 +196,7 @@ int asks_apply(asks *a, samite_video *v, int64_t frame, const samite_pixels *px,
         if (one->kind == ASK_REMOVE)
             code = samite_video_remove(v, one->object, err);
         else if (one->kind != ASK_LIKE)
-            code = ask_object(a, v, i, px, err);
+            code = ask_object(a, v, i, px, shown, err);
         one->done = true;
     }
     return code;

@@ -45,48 +45,6 @@ int output_open(track_output *o, const track_settings *s, const char *source, do
     return code ? code : frame_formats_open(&o->formats, s->out, s->formats, s->text, err);
 }
 
-/* ---- pixels that wait ---- */
-
-int output_hold(track_output *o, samite_pixels *px, int64_t frame, double time, samite_error *err)
-{
-    o->width = px->width;
-    o->height = px->height;
-    if (!o->s->overlay) {
-        samite_pixels_free(px);
-        return SAMITE_OK;
-    }
-    if (o->held_count == o->held_room) {
-        int room = o->held_room ? 2 * o->held_room : 32;
-        held *more = realloc(o->held, sizeof *more * (size_t)room);
-        if (!more) {
-            samite_pixels_free(px);
-            return no_memory(err);
-        }
-        o->held = more;
-        o->held_room = room;
-    }
-    o->held[o->held_count++] = (held){frame, time, *px};
-    *px = (samite_pixels){0};
-    return SAMITE_OK;
-}
-
-static int draw(track_output *o, const samite_frame_result *f, samite_error *err)
-{
-    int code = SAMITE_OK;
-    if (!o->held_count || o->held[0].frame != f->frame)
-        return fail(err, SAMITE_FAILED, "frame %lld came out of order", (long long)f->frame);
-    held h = o->held[0];
-    memmove(o->held, o->held + 1, sizeof h * (size_t)--o->held_count);
-    if (!o->movie)
-        code = samite_movie_open(&o->movie, o->s->overlay, h.px.width, h.px.height, o->rate / o->s->stride, err);
-    if (!code)
-        code = samite_frame_draw(&h.px, f, o->s->text, err);
-    if (!code)
-        code = samite_movie_add(o->movie, &h.px, o->rate > 0 ? h.time - o->times[0] : NAN, err);
-    samite_pixels_free(&h.px);
-    return code;
-}
-
 /* ---- lines ---- */
 
 static json_t *object_json(const samite_tracked *t, int width, int height)
@@ -218,7 +176,7 @@ int output_results(track_output *o, const samite_video_results *r, samite_error 
             free(path);
         }
         if (!code && o->s->overlay)
-            code = draw(o, f, err);
+            code = overlay_add(o, f, err);
     }
     return code;
 }
@@ -399,15 +357,12 @@ int output_close(track_output *o, int code, samite_error *err)
 {
     samite_error late = {0};
     int bad = SAMITE_OK;
-    if (o->movie)
-        bad = samite_movie_finish(o->movie, &late);
-    if (o->s->out && o->frame_count && !bad)
-        bad = write_tracks(o, &late);
+    if (o->s->overlay)
+        bad = overlay_close(o, &late);
+    int tracks = o->s->out && o->frame_count ? write_tracks(o, bad ? NULL : &late) : SAMITE_OK;
+    bad = bad ? bad : tracks;
     int worse = frame_formats_close(&o->formats, o->frame_count > 0, bad ? NULL : &late);
     bad = bad ? bad : worse;
-    for (int i = 0; i < o->held_count; i++)
-        samite_pixels_free(&o->held[i].px);
-    free(o->held);
     free(o->frames);
     free(o->times);
     free(o->ids);

@@ -307,7 +307,7 @@ SAMITE_API int samite_write_geojson(const samite_page *page, const char *picture
 
 /* Run lengths in COCO's compressed text form; give it back to samite_free. */
 SAMITE_API int  samite_mask_string(char **out, const samite_mask *m, samite_error *err);
-SAMITE_API void samite_free(void *string);
+SAMITE_API void samite_free(void *p);
 
 /* Does the name end like a picture file (".jpg", ".PNG", ...)? For listing folders. */
 SAMITE_API int samite_is_picture_name(const char *name);
@@ -428,8 +428,9 @@ typedef struct samite_click {
     const float        *logits;        /* [side, side] of an earlier answer, which this one refines; NULL = none */
     const samite_mask  *mask;          /* or a rough mask of the picture's size; NULL = none */
     int                 several;       /* 1: three alternatives. 0: one answer; for a single point the best of three */
+    int                 logits_side;   /* side of `logits`, to be checked; 0 = it is known to be right */
 } samite_click;
-#define SAMITE_CLICK_INIT {sizeof(samite_click), NULL, 0, NULL, NULL, NULL, 0}
+#define SAMITE_CLICK_INIT {sizeof(samite_click), NULL, 0, NULL, NULL, NULL, 0, 0}
 
 typedef struct samite_answer {
     int              count;            /* best first */
@@ -443,6 +444,10 @@ typedef struct samite_answer {
  * tracker. Holes of up to 256 of 288 x 288 pixels are filled, as the original does. */
 SAMITE_API int  samite_image_click(samite_image *im, const samite_click *click, samite_answer **out, samite_error *err);
 SAMITE_API void samite_answer_free(samite_answer *a);
+/* Logits of an answer in a file, for a refinement in another run: safetensors with one tensor "logits" [count, side, side]. */
+SAMITE_API int  samite_logits_write(const float *logits, int count, int side, const char *path, samite_error *err);
+/* *out [*count, *side, *side]: give it back to samite_free. */
+SAMITE_API int  samite_logits_read(float **out, int *count, int *side, const char *path, samite_error *err);
 
 /* Everything in a picture, without a prompt: a grid of points is clicked, and what is sure and sharp enough stays. */
 typedef struct samite_everything {
@@ -665,6 +670,7 @@ typedef struct samite_video_status {
     int      max_objects;              /* after memory_limit */
     uint64_t bytes;                    /* held for objects and waiting results */
     double   encode_seconds, track_seconds;    /* since the session was opened */
+    double   detect_seconds;           /* the part of track_seconds that looked for new objects */
 } samite_video_status;
 SAMITE_API void samite_video_state(const samite_video *v, samite_video_status *out);
 

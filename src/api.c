@@ -311,6 +311,16 @@ static tensor *recall_words(samite_image *im, const char *text, int *tokens, boo
     return t;
 }
 
+int check_words(const samite_model *m, const char *text, samite_error *err)
+{
+    enum { START_AND_END = 2 };
+    int32_t ids[256];
+    bool cut;
+    if (!text || tokenize(ids, m->n->net->c.context, text, strlen(text), &cut) > START_AND_END)
+        return 0;
+    return fail(err, SAMITE_USAGE, "the text is empty: give words to look for");
+}
+
 int image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err)
 {
     const sam3 *net = im->model->n->net;

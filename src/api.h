@@ -69,6 +69,8 @@ int  image_encode(samite_image *im, bool keep_trunk, samite_error *err);
 int  image_clicks(samite_image *im, samite_error *err);
 /* Prepares parts of the model, with progress as stage "load". */
 int  image_prepare(samite_image *im, unsigned parts, samite_error *err);
+/* Refuses a text in which nothing is left after cleaning; NULL is fine. */
+int  check_words(const samite_model *m, const char *text, samite_error *err);
 /* Text features of `text` as a value of the run; *info borrowed until the next call on the model from this thread. */
 int  image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err);
 

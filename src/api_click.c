@@ -114,6 +114,9 @@ int image_check_click(const samite_image *im, const samite_click *c, samite_box 
         return fail(err, SAMITE_USAGE, "the mask has %d x %d pixels, the picture %d x %d", c->mask->width,
                     c->mask->height, im->width, im->height);
     int64_t side = 4 * config_tokens(&im->model->n->net->c);
+    if (c->logits && c->logits_side && c->logits_side != side)
+        return fail(err, SAMITE_USAGE, "logits of %d x %d values do not fit: the model takes %d x %d at this size",
+                    c->logits_side, c->logits_side, (int)side, (int)side);
     for (int64_t i = 0; c->logits && i < side * side; i++)
         if (!isfinite(c->logits[i]))
             return fail(err, SAMITE_USAGE, "the logits of the earlier answer have a value that is no number");

@@ -183,6 +183,9 @@ static int check_prompt(const samite_image *im, const samite_prompt *p, samite_e
 {
     if (!p->text && !p->box_count)
         return fail(err, SAMITE_USAGE, "a prompt needs a text or example boxes");
+    int code = check_words(im->model, p->text, err);
+    if (code)
+        return code;
     if (p->box_count < 0 || p->box_count > 1024 || (p->box_count && !p->boxes))
         return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 1024", p->box_count);
     if (!(p->score >= 0 && p->score <= 1))

@@ -97,6 +97,7 @@ static void drop_waiting(samite_video *v)
     for (int i = 0; i < v->count; i++)
         record_free(&v->waiting[i]);
     v->count = 0;
+    record_free(&v->shown);
 }
 
 void samite_video_free(samite_video *v)
@@ -124,9 +125,11 @@ void samite_video_state(const samite_video *v, samite_video_status *out)
 {
     samite_video_status st = {.size = out->size, .objects = v->s->all.count, .waiting = v->count,
                               .max_objects = v->s->o.max_objects, .bytes = session_bytes(v->s),
-                              .encode_seconds = v->encoding, .track_seconds = v->tracking};
+                              .encode_seconds = v->encoding, .track_seconds = v->tracking,
+                              .detect_seconds = v->s->detecting};
     for (int i = 0; i < v->count; i++)
         st.bytes += record_bytes(&v->waiting[i]);
+    st.bytes += record_bytes(&v->shown);
     memcpy(out, &st, out->size < sizeof st ? out->size : sizeof st);
 }
 
@@ -189,7 +192,9 @@ int samite_video_prompt(samite_video *v, const samite_prompt *prompt, int64_t fr
     bool backward = v->s->backward;
     if (frame < 0)
         frame = !v->pushed ? 0 : backward ? v->frame - 1 : v->frame + 1;
-    int code = check_boxes(&p, v->s->o.official, err);
+    int code = check_words(v->model, p.text, err);
+    if (!code)
+        code = check_boxes(&p, v->s->o.official, err);
     if (!code)
         code = seek(v, &p, frame, err);
     if (code)
@@ -287,7 +292,8 @@ static int give_out(samite_video *v, samite_video_results *r, samite_error *err)
         h.unconfirmed_count = later->unconfirmed_count;
     }
     int code = video_add_result(v, r, &v->waiting[0], &h, v->waiting[0].width, v->waiting[0].height, err);
-    record_free(&v->waiting[0]);
+    record_free(&v->shown);
+    v->shown = v->waiting[0];
     v->count--;
     memmove(v->waiting, v->waiting + 1, sizeof *v->waiting * (size_t)v->count);
     return code;

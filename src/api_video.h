@@ -11,6 +11,7 @@ struct samite_video {
     session      *s;
     record       *waiting;         /* oldest first */
     int           count, room;
+    record        shown;           /* of the frame pushed last, when it did not wait; clicks correct it */
     bool          prompted;        /* official: the next frame is stepped twice */
     bool          pushed, broken;
     int64_t       frame;           /* pushed last */

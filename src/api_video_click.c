@@ -106,25 +106,27 @@ static int scale_mask(uint8_t **out, const samite_mask *m, int side, samite_erro
     return code;
 }
 
-/* The record of the frame pushed last: it waits, or is *spare. */
-static record *current_record(samite_video *v, record *spare)
+/* The record of the frame pushed last: it waits, or was shown already. */
+static record *current_record(samite_video *v)
 {
     record *last = v->count ? &v->waiting[v->count - 1] : NULL;
     if (last && last->frame == v->frame)
         return last;
-    *spare = (record){.frame = v->frame, .time = v->time, .width = v->im->width, .height = v->im->height};
-    return spare;
+    if (!v->shown.width || v->shown.frame != v->frame) {
+        record_free(&v->shown);
+        v->shown = (record){.frame = v->frame, .time = v->time, .width = v->im->width, .height = v->im->height};
+    }
+    return &v->shown;
 }
 
 static int point_at(samite_video *v, const pointed *p, samite_video_results *r, samite_error *err)
 {
-    record spare = {0}, *at = current_record(v, &spare);
+    record *at = current_record(v);
     frame_view view = video_view(v);
     int code = session_click(v->s, &view, p, at, NULL, NULL, err);
     if (!code && r)
         code = video_add_result(v, r, at, &(hiding){.gone = v->s->o.delay > 0, .by_rule = true}, at->width,
                                 at->height, err);
-    record_free(&spare);
     return code;
 }
 
@@ -197,5 +199,7 @@ int samite_video_remove(samite_video *v, int64_t object, samite_error *err)
     int code = session_remove(v->s, object, err);
     for (int i = 0; i < v->count && !code; i++)
         record_remove(&v->waiting[i], object);
+    if (!code)
+        record_remove(&v->shown, object);
     return code;
 }

@@ -329,6 +329,28 @@ class Answers(Case):
         self.assertEqual(again["box"], [2, 2, 30, 25])
         self.assertEqual(len(again["instances"]), 1)
 
+    def test_kept_logits_are_refined(self):
+        kept, later = self.path("a.safetensors"), self.path("b.safetensors")
+        first = self.json_of(self.photo, "--point", "20,15", "--multimask", "--save-logits", kept)["click"]["instances"]
+        self.assertEqual(struct.unpack("<Q", read(kept)[:8])[0] + 8 + 3 * 32 * 32 * 4, len(read(kept)))
+        best = self.json_of(self.photo, "--logits", kept, "--save-logits", later)["click"]
+        third = self.json_of(self.photo, "--logits", kept, "--pick", "3")["click"]
+        self.assertEqual((best["logits"], len(first), len(best["instances"])), (kept, 3, 1))
+        self.assertNotEqual(best["instances"], third["instances"])
+        self.assertEqual(len(read(later)), len(read(kept)) - 2 * 32 * 32 * 4)
+        for status, says, words in (
+                (3, "holds 3", ("--logits", kept, "--pick", "4")), (2, "32 x 32", ("--logits", kept, "--size", "224")),
+                (3, "safetensors", ("--logits", self.photo)), (2, "--save-logits", ("--text", "a", "--save-logits", kept)),
+                (2, "--logits", ("--logits", kept, "--mask", self.photo)),
+                (2, "--pick", ("--logits", kept, "--text", "a", "--pick", "1"))):
+            with self.subTest(words):
+                self.fails(status, says, "segment", self.photo, *words)
+
+    def test_empty_words(self):
+        for words in ("", "  ", "\t\n", "\u3000"):
+            self.fails(2, "text is empty", "segment", self.photo, "--text", words)
+            self.fails(2, "text is empty", "segment", self.photo, "--text", words, "--like", "1,1,9,9")
+
     def test_picked_results_are_refined(self):
         words = self.json_of(self.photo, "--text", "dog", *ALL)["prompts"][0]["instances"]
         both = self.json_of(self.photo, "--text", "dog", *ALL, "--pick", "2", "--point", "20,15")
@@ -344,6 +366,9 @@ class Answers(Case):
         d = json.loads(r.stdout)
         self.assertEqual(len(d["prompts"][0]["instances"]), 12)
         self.assertEqual(d["everything"]["points"], 2)
+        parts = json.loads(self.works("everything", self.photo, *few, "--crops", "1", "--duplicate", "1", "--json").stdout)
+        self.assertGreaterEqual(len(parts["prompts"][0]["instances"]), 12)
+        self.assertEqual(parts["everything"]["crops"], 1)
         out = self.path("all")
         self.works("everything", self.photo, *few, "--out", out)
         self.assertEqual(load(out, "result.json")["categories"], [{"id": 1, "name": "object"}])

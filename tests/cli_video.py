@@ -49,7 +49,7 @@ def main():
             assert p.returncode == 0 and json.loads(p.stdout)["video"]["HOTA"] == 1.0, p.stdout
         formats(os.path.join(work, "tools"))
         lines, _ = run(0, movie, "--text", "person", "--score", "0.3", "--delay", "2")
-        assert numbers(lines) == list(range(9)) and abs(lines[1]["time"] - 0.04) < 1e-6
+        assert numbers(lines) == list(range(9)) and all(abs(l["time"] - 0.04 * l["frame"]) < 1e-6 for l in lines)
         lines, _ = run(0, "-", *BOX, "--delay", "0", stdin=open(movie, "rb"))
         assert numbers(lines) == list(range(9))
         lines, _ = run(0, movie, *BOX, "--direction", "backward", "--start", "1", "--delay", "1")
@@ -60,9 +60,30 @@ def main():
         assert numbers(lines) == [0, 1]
         lines, _ = run(0, FRAMES, *BOX, "--remove", "3:0", "--delay", "0", "--to", "5")
         assert lines[5]["objects"] == []
+        no_waiting()
+        overlays(work, movie)
         refused(work, movie)
         interrupted(work)
     print("cli_video: fine")
+
+
+def no_waiting():
+    """With --delay 0 the frame that was pointed at shows the answers, all of them."""
+    lines, _ = run(0, FRAMES, *BOX, "--object", "7", "--box", "1:5,5,40,40", "--delay", "0", "--to", "2")
+    assert [[o["id"] for o in line["objects"]] for line in lines] == [[], [0, 7], [0, 7]], lines
+    lines, _ = run(0, FRAMES, "--text", "person", "--score", "1", "--to", "2")
+    assert [line["objects"] for line in lines] == [[], [], []]
+
+
+def overlays(work, movie):
+    """Whatever way frames are followed, the overlay has them in the order of the video."""
+    for name, start, expected in [("backward", "5", 6), ("both", "3", 9)]:
+        over = os.path.join(work, name + ".mkv")
+        lines, _ = run(0, movie, *BOX, "--direction", name, "--start", start, "--overlay", over)
+        again, _ = run(0, over, "--text", "person", "--score", "1")
+        assert len(lines) == expected and numbers(again) == list(range(expected))
+        times = sorted(line["time"] for line in lines)
+        assert all(abs(a - b["time"]) < 2e-3 for a, b in zip(times, again)), (times, again)
 
 
 def formats(out):
@@ -97,12 +118,20 @@ def formats(out):
 def refused(work, movie):
     short = os.path.join(work, "short.mp4")
     open(short, "wb").write(open(movie, "rb").read()[:200])
+    dark, small, empty = (os.path.join(work, n) for n in ("dark.pgm", "small.pgm", "empty.mp4"))
+    open(dark, "wb").write(b"P5 90 68 255\n" + bytes(90 * 68))
+    open(small, "wb").write(b"P5 9 6 255\n" + b"\xff" * 54)
+    open(empty, "wb").close()
     for status, words in [(2, (movie,)), (2, (movie, "--text", "x", "--from", "5", "--to", "2")),
                           (2, (movie, "--point", "a:1,2")), (2, (movie, "--box", "0:9,9,1,1")),
                           (2, (movie, "--point", "1:1,1", "--from", "3")), (3, (movie, "--point", "99:1,1", "--no-json")),
                           (3, (movie, "--text", "x", "--from", "500")), (3, (short, "--text", "x")),
                           (3, (os.path.join(work, "none.mp4"), "--text", "x")), (2, (movie, "--text", "x", "--labels")),
-                          (2, (movie, "--text", "x", "--direction", "both", "--overlay", "o.mp4")),
+                          (2, (movie, "--text", " \t")), (2, (movie, "--text", "")), (3, (movie, "--mask", "0:" + dark)),
+                          (3, (movie, "--mask", "0:" + small)), (2, (movie, "--point", "0:nan,1")),
+                          (2, (movie, "--point", "0:2000,1")), (2, (movie, "--like", "0:200,200,300,300")),
+                          (2, ("raw:0x5:-", *BOX)), (2, ("device:nothing:x", *BOX)), (2, ("device:v4l2", *BOX)),
+                          (3, ("device:v4l2:" + os.path.join(work, "no"), *BOX)), (3, (empty, *BOX)),
                           (3, (movie, "--mask", "0:" + os.path.join(FRAMES, "nothing.png"), "--no-json"))]:
         run(status, *words)
     # what was finished before a failure is kept

@@ -84,6 +84,11 @@ static int open_folder(video_reader *v, samite_error *err)
         if (e->d_name[0] == '.' || !image_has_known_ending(e->d_name))
             continue;
         char *name = path_join(v->path, e->d_name);
+        struct stat st;
+        if (name && stat(name, &st) == 0 && S_ISDIR(st.st_mode)) {
+            free(name);
+            continue;
+        }
         if (!name || f->count >= MOST_FRAMES || !add_name(f, name)) {
             free(name);
             code = fail(err, SAMITE_RESOURCE, "not enough memory for the pictures in %s", v->path);
@@ -183,6 +188,8 @@ static int open_any(video_reader *v, samite_error *err)
         return video_open_stream(v, "pipe:0", NULL, err);
     if (stat(v->path, &st) != 0)
         return fail(err, SAMITE_INPUT, "%s: cannot be opened: %s", v->path, strerror(errno));
+    if (S_ISREG(st.st_mode) && st.st_size == 0)
+        return fail(err, SAMITE_INPUT, "%s: the file is empty", v->path);
     return S_ISDIR(st.st_mode) ? open_folder(v, err) : video_open_stream(v, v->path, NULL, err);
 }
 

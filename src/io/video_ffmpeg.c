@@ -33,7 +33,7 @@ typedef struct stream {
     int64_t          first;        /* time stamp of frame 0 */
     int64_t         *stamp;        /* of every frame seen */
     int64_t          stamps, room;
-    int64_t          wanted;       /* after a seek: stamp of the frame to go on with; else AV_NOPTS_VALUE */
+    bool             ready;        /* after a seek: `frame` is decoded already */
     int              broken;
 } stream;
 
@@ -45,16 +45,22 @@ static void be_quiet(void *context, int level, const char *format, va_list args)
     (void)args;
 }
 
+/* Closes the file; what is known of its frames stays. */
+static void let_go(stream *s)
+{
+    av_frame_free(&s->frame);
+    av_packet_free(&s->packet);
+    avcodec_free_context(&s->codec);
+    avformat_close_input(&s->format);
+}
+
 static void stream_close(video_reader *v)
 {
     stream *s = v->inside;
     if (!s)
         return;
     sws_freeContext(s->scale);
-    av_frame_free(&s->frame);
-    av_packet_free(&s->packet);
-    avcodec_free_context(&s->codec);
-    avformat_close_input(&s->format);
+    let_go(s);
     free(s->stamp);
     free(s);
 }
@@ -151,6 +157,8 @@ static int feed(video_reader *v, stream *s)
         return 1;
     }
     if (s->packet->stream_index == s->video->index) {
+        if (s->packet->flags & AV_PKT_FLAG_CORRUPT)
+            snprintf(v->damage, sizeof v->damage, "the file breaks off");
         code = avcodec_send_packet(s->codec, s->packet);
         if (code < 0 && code != AVERROR(EAGAIN)) {
             s->broken++;
@@ -167,6 +175,8 @@ static int decode(video_reader *v, stream *s)
     for (;;) {
         int code = avcodec_receive_frame(s->codec, s->frame);
         if (code >= 0) {
+            if (s->frame->decode_error_flags || (s->frame->flags & AV_FRAME_FLAG_CORRUPT))
+                snprintf(v->damage, sizeof v->damage, "some of its data is damaged");
             s->broken = 0;
             return 1;
         }
@@ -247,46 +257,70 @@ static double time_of(const video_reader *v, const stream *s, int64_t stamp)
 static int stream_next(video_reader *v, video_frame *out, samite_error *err)
 {
     stream *s = v->inside;
-    for (;;) {
-        int got = decode(v, s);
-        if (got <= 0)
-            return got < 0 ? refuse(v, "cannot be decoded", got, err) : 0;
+    int got = s->ready ? 1 : decode(v, s);
+    s->ready = false;
+    if (got <= 0)
+        return got < 0 ? refuse(v, "cannot be decoded", got, err) : 0;
+    int64_t stamp = v->next < s->stamps ? s->stamp[v->next] : s->frame->best_effort_timestamp;
+    if (v->next == 0)
+        s->first = stamp;
+    if (!note_stamp(s, v->next, stamp))
+        return fail(err, SAMITE_RESOURCE, "%s: not enough memory to list its frames", v->path);
+    int code = to_rgb(v, s, &out->picture, err);
+    out->time = time_of(v, s, stamp);
+    av_frame_unref(s->frame);
+    if (code)
+        return code;
+    out->picture.exif_orientation = v->options.skip_rotation ? 1 : s->turn;
+    code = exif_apply(&out->picture, v->path, err);
+    return code ? code : 1;
+}
+
+/* Goes to frame `index` by its time. false: the file has no good index, or its times are not those of the frames. */
+static bool jump(video_reader *v, stream *s, int64_t index)
+{
+    int64_t wanted = s->stamp[index];
+    if (wanted == AV_NOPTS_VALUE || (index > 0 && s->stamp[index - 1] >= wanted) ||
+        av_seek_frame(s->format, s->video->index, wanted, AVSEEK_FLAG_BACKWARD) < 0)
+        return false;
+    avcodec_flush_buffers(s->codec);
+    s->draining = false;
+    while (decode(v, s) == 1) {
         int64_t stamp = s->frame->best_effort_timestamp;
-        if (s->wanted != AV_NOPTS_VALUE && stamp != AV_NOPTS_VALUE && stamp < s->wanted) {
-            av_frame_unref(s->frame);
-            continue;              /* a seek lands on an earlier frame */
-        }
-        s->wanted = AV_NOPTS_VALUE;
-        if (v->next == 0)
-            s->first = stamp;
-        if (!note_stamp(s, v->next, stamp))
-            return fail(err, SAMITE_RESOURCE, "%s: not enough memory to list its frames", v->path);
-        int code = to_rgb(v, s, &out->picture, err);
-        out->time = time_of(v, s, stamp);
+        if (stamp == wanted && !(s->frame->flags & AV_FRAME_FLAG_CORRUPT))
+            return true;
         av_frame_unref(s->frame);
-        if (code)
-            return code;
-        out->picture.exif_orientation = v->options.skip_rotation ? 1 : s->turn;
-        code = exif_apply(&out->picture, v->path, err);
-        return code ? code : 1;
+        if (stamp != AV_NOPTS_VALUE && stamp > wanted)
+            return false;
     }
+    return false;
+}
+
+/* Goes to frame `index` by opening the file once more and counting. */
+static int count_up(video_reader *v, stream *s, int64_t index, samite_error *err)
+{
+    let_go(s);
+    s->draining = false;
+    int code = open_container(v, s, v->path, NULL, err);
+    if (!code)
+        code = open_codec(v, s, err);
+    for (int64_t i = 0; i <= index && !code; i++) {
+        av_frame_unref(s->frame);
+        if (decode(v, s) != 1)
+            code = fail(err, SAMITE_INPUT, "%s: frame %lld cannot be read again", v->path, (long long)index);
+    }
+    return code;
 }
 
 static int stream_seek(video_reader *v, int64_t index, samite_error *err)
 {
     stream *s = v->inside;
-    if (index >= s->stamps || s->stamp[index] == AV_NOPTS_VALUE)
+    if (index >= s->stamps)
         return fail(err, SAMITE_INPUT, "%s: frame %lld cannot be found again", v->path, (long long)index);
-    int code = av_seek_frame(s->format, s->video->index, s->stamp[index], AVSEEK_FLAG_BACKWARD);
-    if (code < 0)
-        code = av_seek_frame(s->format, s->video->index, s->stamp[0], AVSEEK_FLAG_BACKWARD | AVSEEK_FLAG_ANY);
-    if (code < 0)
-        return refuse(v, "cannot be wound back", code, err);
-    avcodec_flush_buffers(s->codec);
-    s->draining = false;
-    s->wanted = s->stamp[index];
+    int code = jump(v, s, index) ? 0 : count_up(v, s, index, err);
+    s->ready = !code;
     v->next = index;
-    return 0;
+    return code;
 }
 
 static const video_source stream_source = {stream_next, stream_seek, stream_close};
@@ -300,7 +334,7 @@ int video_open_stream(video_reader *v, const char *url, const char *format, sami
     if (!s)
         return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", v->path);
     av_log_set_callback(be_quiet);
-    s->wanted = s->first = AV_NOPTS_VALUE;
+    s->first = AV_NOPTS_VALUE;
     int code = open_container(v, s, url, format, err);
     if (!code)
         code = open_codec(v, s, err);

@@ -68,7 +68,7 @@ static int refuse(const video_writer *w, const char *what, int code, samite_erro
 
 static int start_codec(video_writer *w, const AVCodec *codec)
 {
-    bool jpeg = codec->id == AV_CODEC_ID_MJPEG;
+    bool jpeg = codec->id == AV_CODEC_ID_MJPEG, avi = strcmp(w->format->oformat->name, "avi") == 0;
     AVCodecContext *c = avcodec_alloc_context3(codec);
     if (!c)
         return AVERROR(ENOMEM);
@@ -76,7 +76,8 @@ static int start_codec(video_writer *w, const AVCodec *codec)
     w->codec = c;
     c->width = w->width + w->width % 2;
     c->height = w->height + w->height % 2;
-    c->time_base = jpeg ? av_d2q(1 / w->rate, 1000000) : (AVRational){1, TICKS};
+    c->time_base = jpeg || avi ? av_d2q(1 / w->rate, 1000000) : (AVRational){1, TICKS};
+    c->max_b_frames = avi ? 0 : -1;        /* AVI has no place for times that are not those of its packets */
     c->framerate = av_d2q(w->rate, 1000000);
     c->pix_fmt = jpeg ? AV_PIX_FMT_YUVJ420P : AV_PIX_FMT_YUV420P;
     c->color_range = jpeg ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;

@@ -88,6 +88,7 @@ typedef struct session {
     int64_t       box_frame;
     int64_t       lent_frame;  /* official: its detections were made with the boxes of another frame; -1: none */
     int64_t       looks;       /* frames seen since the start, for detect_every */
+    double        detecting;   /* seconds */
     /* who is followed */
     tracker     **batch;       /* objects stand in `all` in this order */
     int           batches, batch_room;

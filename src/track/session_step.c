@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/progress.h"
 #include "track/planes.h"
 #include "track/session.h"
 
@@ -45,6 +46,7 @@ static int detect_frame(session *s, const frame_view *v, samite_error *err)
     int64_t frame = v->at.frame;
     bool found = may_find(s, frame);
     examples x = {.boxes = s->boxes, .box_positive = s->positive, .box_count = s->box_count};
+    double start = seconds_now();
     s->last.looked = looks(s, frame);
     int code = 0;
     if (s->last.looked && found) {
@@ -55,6 +57,7 @@ static int detect_frame(session *s, const frame_view *v, samite_error *err)
     }
     session_lend(s, frame);
     s->looks++;
+    s->detecting += seconds_now() - start;
     if (!code && s->detected)
         s->detected(s->user, s);
     return code;
