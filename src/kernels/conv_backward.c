@@ -1,5 +1,4 @@
 /* conv_backward.c - gradients of convolutions, tap by tap as matrix products over rows of the image. */
-#include <dnnl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +20,7 @@ static int64_t least(int64_t a, int64_t b)
 static bool add_product(char op, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
                         int64_t ldb, float *c, int64_t ldc)
 {
-    return dnnl_sgemm(op, 'N', m, n, k, 1, a, lda, b, ldb, 1, c, ldc) == dnnl_success;
+    return onednn_sgemm(op, 'N', m, n, k, 1, a, lda, b, ldb, 1, c, ldc);
 }
 
 /* Outputs first..last-1 along one axis whose tap `t` falls inside an input of n, of `outputs` in all. */

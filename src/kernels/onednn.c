@@ -1,7 +1,9 @@
 /* onednn.c - the oneDNN engine shared by matrix products and convolutions. */
+#define _GNU_SOURCE
 #include "kernels/onednn.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #include "kernels/levels.h"
@@ -227,6 +229,37 @@ bool onednn_scratch(dnnl_memory_desc_t *scratch, const_dnnl_primitive_desc_t pd)
     return copy_description(scratch, pd, dnnl_query_scratchpad_md);
 }
 
+/* Some of oneDNN's product kernels point the stack register into a block of the heap. A signal that comes then lays its
+ * frame over whatever the heap keeps below that block. So this thread takes no signal while such a kernel may run; it is
+ * delivered afterwards, or to another thread. Those that a fault of the thread itself raises stay open. */
+static void hold_signals(sigset_t *before)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t all;
+
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &all, before);
+}
+
+static void release_signals(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+bool onednn_sgemm(char op_a, char op_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
+{
+    sigset_t before;
+    bool ok;
+
+    hold_signals(&before);
+    ok = dnnl_sgemm(op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) == dnnl_success;
+    release_signals(&before);
+    return ok;
+}
+
 bool onednn_wrap(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, const void *data)
 {
     *m = NULL;
@@ -291,11 +324,14 @@ bool onednn_execute(const_dnnl_primitive_t p, const dnnl_memory_desc_t *scratch,
     size_t bytes = onednn_bytes(scratch);
     void *data = bytes ? pool_borrow(bytes) : NULL;
     dnnl_memory_t memory = NULL;
+    sigset_t before;
     bool ok = !bytes || (data && onednn_wrap(&memory, scratch, data));
 
     if (memory)
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory};
+    hold_signals(&before);
     ok = ok && dnnl_primitive_execute(p, stream, n, args) == dnnl_success && dnnl_stream_wait(stream) == dnnl_success;
+    release_signals(&before);
     dnnl_memory_destroy(memory);
     pool_return(data);
     return ok;

@@ -53,6 +53,10 @@ dnnl_primitive_attr_t onednn_epilogue(activation act, bool sum, const dnnl_memor
 /* Runs to the end; `args` has room for one more than its n. false: out of memory or refused. */
 bool onednn_execute(const_dnnl_primitive_t p, const dnnl_memory_desc_t *scratch, dnnl_exec_arg_t *args, int n);
 
+/* dnnl_sgemm, safe against signals. Row-major, c = alpha op(a) op(b) + beta c. */
+bool onednn_sgemm(char op_a, char op_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
 /* As the function of oneDNN, but a failure leaves NULL in *m. */
 bool onednn_wrap(dnnl_memory_t *m, const dnnl_memory_desc_t *desc, const void *data);
 

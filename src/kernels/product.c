@@ -54,9 +54,9 @@ bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, f
 #pragma omp parallel for schedule(dynamic, 1) reduction(&& : ok)
     for (int64_t i = 0; i < (m + rows - 1) / rows * across; i++) {
         int64_t r = i / across * rows, s = i % across * columns;
-        ok = dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', least(rows, m - r), least(columns, n - s), k,
-                        alpha, a + (transpose_a ? r : r * lda), lda, b + (transpose_b ? s * ldb : s), ldb, beta,
-                        c + r * ldc + s, ldc) == dnnl_success &&
+        ok = onednn_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', least(rows, m - r), least(columns, n - s),
+                          k, alpha, a + (transpose_a ? r : r * lda), lda, b + (transpose_b ? s * ldb : s), ldb, beta,
+                          c + r * ldc + s, ldc) &&
              ok;
     }
     return ok;
