@@ -157,9 +157,15 @@ static void in_bf16(void **state)
     takes_no_memory("bf16");
 }
 
+static void in_int8(void **state)
+{
+    takes_no_memory("int8");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(in_f32), cmocka_unit_test(in_bf16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(in_f32), cmocka_unit_test(in_bf16),
+                                       cmocka_unit_test(in_int8)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,9 +179,7 @@ size_t gemm_weights_bytes(const gemm_weights *w)
 
 size_t gemm_scratch(const gemm_weights *w, int64_t rows)
 {
-    if (w->eight)
-        return rows > 0 ? int8_scratch(w->eight, rows) : 0;
-    return w->type == dnnl_bf16 && rows > 0 ? (size_t)rows * (size_t)w->in * 2 : 0;
+    return w->eight || w->type == dnnl_bf16 ? gemm_rows_bytes(w, rows) : 0;
 }
 
 /* Builds the primitive of one block. What a failure leaves is freed with the plan. */
@@ -385,7 +383,7 @@ static void copy_rows(float *to, int64_t ld_to, const float *from, int64_t ld_fr
 }
 
 /* The blocked matmul wants rows without gaps: others pass through dense copies, a few hundred rows at a time. */
-static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows,
+static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows,
                           activation act, const float *residual)
 {
     int64_t step = rows < 512 ? rows : 512;
@@ -393,14 +391,14 @@ static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x
     bool ok = true;
 
     if (ldx != w->in && w->type == dnnl_f32)
-        ok = (dense_x = pool_borrow((size_t)(step * w->in) * sizeof *x)) != NULL;
+        ok = (dense_x = pool_borrow((size_t)(step * w->in) * sizeof *dense_x)) != NULL;
     if (ldy != w->out)
         ok = ok && (dense_y = pool_borrow((size_t)(step * w->out) * sizeof *y)) != NULL;
     for (int64_t r = 0; r < rows && ok; r += step) {
         int64_t n = rows - r < step ? rows - r : step;
         const void *in = dense_x;
         if (dense_x)
-            copy_rows(dense_x, w->in, x + r * ldx, ldx, n, w->in);
+            copy_rows(dense_x, w->in, (const float *)x + r * ldx, ldx, n, w->in);
         else
             in = (const char *)x + (size_t)(r * w->in) * type_size(w->type);
         if (!dense_y) {
@@ -418,28 +416,100 @@ static bool run_with_gaps(gemm_weights *w, float *y, int64_t ldy, const float *x
     return ok;
 }
 
-bool gemm_run(const gemm_weights *weights, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows,
-              activation act, const float *residual, void *scratch)
+/* Rows first..first+count, from x that begins there. */
+static void make_some(const gemm_weights *w, void *made, const float *x, int64_t ldx, int64_t rows, int64_t first,
+                      int64_t count, activation act)
+{
+    const kernels *k = kernels_get();
+    uint16_t *narrow = (uint16_t *)made + first * w->in;
+
+    if (w->eight) {
+        int8_make(w->eight, made, x, ldx, rows, first, count);
+        return;
+    }
+    for (int64_t r = 0, step = ldx == w->in ? count : 1; r < count; r += step)
+        if (w->type != dnnl_bf16)
+            k->activate((float *)made + (first + r) * w->in, x + r * ldx, act, step * w->in);
+        else if (act == ACT_NONE)
+            k->to_bf16(narrow + r * w->in, x + r * ldx, step * w->in);
+        else
+            k->activate_to_bf16(narrow + r * w->in, x + r * ldx, act, step * w->in);
+}
+
+/* Normalised rows pass through the first cache levels, a few at a time. */
+static void make_normed(const gemm_weights *w, void *made, const gemm_source *s, int64_t rows)
+{
+    int64_t step = GEMM_NORM_MOST / w->in;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; r += step) {
+        float few[GEMM_NORM_MOST];
+        int64_t n = rows - r < step ? rows - r : step;
+        bool wide = !w->eight && w->type == dnnl_f32;
+        float *to = wide ? (float *)made + r * w->in : few;
+        for (int64_t i = 0, at_once = s->ldx == w->in ? n : 1; i < n; i += at_once)
+            kernels_get()->norm(to + i * w->in, NULL, NULL, s->x + (r + i) * s->ldx, s->gain, s->shift, at_once, w->in,
+                                s->eps);
+        if (!wide)
+            make_some(w, made, few, w->in, rows, r, n, ACT_NONE);
+    }
+}
+
+const void *gemm_rows_make(const gemm_weights *w, void *made, const gemm_source *s, int64_t rows)
+{
+    if (s->gain) {
+        make_normed(w, made, s, rows);
+        return made;
+    }
+    if (!w->eight && w->type == dnnl_f32 && s->act == ACT_NONE && s->ldx == w->in)
+        return s->x;
+    make_some(w, made, s->x, s->ldx, rows, 0, rows, s->act);
+    return made;
+}
+
+size_t gemm_rows_bytes(const gemm_weights *w, int64_t rows)
+{
+    if (w->eight)
+        return rows > 0 ? int8_scratch(w->eight, rows) : 0;
+    return (size_t)rows * (size_t)w->in * type_size(w->type);
+}
+
+bool gemm_act_later(const gemm_weights *next)
+{
+    return !next->eight && next->type == dnnl_bf16;
+}
+
+/* x: rows as gemm_rows_make left them, but in f32 they may have gaps. */
+static bool run_made(const gemm_weights *weights, float *y, int64_t ldy, const void *x, int64_t ldx, int64_t rows,
+                     activation act, const float *residual)
 {
     gemm_weights *w = (gemm_weights *)(uintptr_t)weights;   /* only the cache of plans changes, under its lock */
-    const kernels *k = kernels_get();
-    const float *in = x;
+
+    if (w->eight) {
+        int8_run(w->eight, y, ldy, x, rows, act, residual);
+        return true;
+    }
+    if (w->packed && (ldx != w->in || ldy != w->out))
+        return run_with_gaps(w, y, ldy, x, ldx, rows, act, residual);
+    return run_plan(w, y, ldy, x, ldx, rows, act, residual);
+}
+
+bool gemm_run_rows(const gemm_weights *w, float *y, int64_t ldy, const void *made, int64_t rows, activation act,
+                   const float *residual)
+{
+    return rows < 1 || run_made(w, y, ldy, made, w->in, rows, act, residual);
+}
+
+bool gemm_run(const gemm_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
+              const float *residual, void *scratch)
+{
+    const void *in = x;
 
     if (rows < 1)
         return true;
-    if (w->eight) {
-        int8_run(w->eight, y, ldy, x, ldx, rows, act, residual, scratch);
-        return true;
-    }
-    if (w->type == dnnl_bf16) {
-        if (ldx == w->in)
-            k->to_bf16(scratch, x, rows * w->in);
-        for (int64_t r = 0; r < rows && ldx != w->in; r++)
-            k->to_bf16((uint16_t *)scratch + r * w->in, x + r * ldx, w->in);
-        in = scratch;
+    if (w->eight || w->type == dnnl_bf16) {
+        in = gemm_rows_make(w, scratch, &(gemm_source){.x = x, .ldx = ldx}, rows);
         ldx = w->in;
     }
-    if (w->packed && (ldx != w->in || ldy != w->out))
-        return run_with_gaps(w, y, ldy, in, ldx, rows, act, residual);
-    return run_plan(w, y, ldy, in, ldx, rows, act, residual);
+    return run_made(w, y, ldy, in, ldx, rows, act, residual);
 }

@@ -28,6 +28,24 @@ bool   gemm_run(const gemm_weights *w, float *y, int64_t ldy, const float *x, in
                 const float *residual, void *scratch);
 size_t gemm_scratch(const gemm_weights *w, int64_t rows);
 
+/* The same in two steps, the first of which puts the rows of x into the form that `w` multiplies: f32, bf16 or 8 bits. On
+ * the way there may be a LayerNorm (gain not NULL; then `in` is at most GEMM_NORM_MOST) or an activation. `made` has room
+ * for gemm_rows_bytes(w, rows). Returns `made`, or x where nothing has to be done. */
+enum { GEMM_NORM_MOST = 16384 };
+typedef struct gemm_source {
+    const float *x;
+    int64_t      ldx;
+    const float *gain, *shift;  /* [in], or NULL */
+    float        eps;
+    activation   act;           /* not with gain; GELU within 1e-4 in bf16 */
+} gemm_source;
+size_t      gemm_rows_bytes(const gemm_weights *w, int64_t rows);
+const void *gemm_rows_make(const gemm_weights *w, void *made, const gemm_source *s, int64_t rows);
+bool        gemm_run_rows(const gemm_weights *w, float *y, int64_t ldy, const void *made, int64_t rows, activation act,
+                          const float *residual);
+/* Is an activation cheaper on the way to the next product than in this one? */
+bool        gemm_act_later(const gemm_weights *next);
+
 /* Plain product without packing: c = alpha op(a) op(b) + beta c; op transposes when asked. c is m x n, inner side k. */
 bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
           const float *b, int64_t ldb, float beta, float *c, int64_t ldc);

@@ -97,16 +97,32 @@ size_t int8_scratch(const int8_weights *w, int64_t rows)
     return (size_t)rows * ((size_t)w->padded_in + sizeof(float) + sizeof(int32_t)) + ALIGNMENT;
 }
 
-void int8_run(const int8_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows, activation act,
-              const float *residual, void *scratch)
-{
-    const kernels *k = kernels_get();
-    float *scale = scratch;
-    int32_t *zero = (int32_t *)(scale + rows);
-    uint8_t *narrow = (uint8_t *)(zero + rows);
+/* Where they lie in the scratch memory. */
+typedef struct narrow_rows { float *scale; int32_t *zero; uint8_t *x; } narrow_rows;
 
-    k->quantize(narrow, w->padded_in, scale, zero, x, ldx, rows, w->in);
-    k->product_int8(&(int8_product){.y = y, .residual = residual, .ldy = ldy, .x = narrow, .x_scale = scale,
-                                    .x_zero = zero, .w = w->w, .w_scale = w->scale, .bias = w->bias, .w_sum = w->sum,
-                                    .rows = rows, .in = w->padded_in, .out = w->out, .act = act});
+static narrow_rows rows_of(const void *scratch, int64_t rows)
+{
+    float *scale = (float *)(uintptr_t)scratch;
+
+    return (narrow_rows){scale, (int32_t *)(scale + rows), (uint8_t *)(scale + 2 * rows)};
+}
+
+void int8_make(const int8_weights *w, void *scratch, const float *x, int64_t ldx, int64_t rows, int64_t first,
+               int64_t count)
+{
+    narrow_rows to = rows_of(scratch, rows);
+
+    kernels_get()->quantize(to.x + first * w->padded_in, w->padded_in, to.scale + first, to.zero + first, x, ldx, count,
+                            w->in);
+}
+
+void int8_run(const int8_weights *w, float *y, int64_t ldy, const void *scratch, int64_t rows, activation act,
+              const float *residual)
+{
+    narrow_rows in = rows_of(scratch, rows);
+
+    kernels_get()->product_int8(&(int8_product){.y = y, .residual = residual, .ldy = ldy, .x = in.x,
+                                                .x_scale = in.scale, .x_zero = in.zero, .w = w->w, .w_scale = w->scale,
+                                                .bias = w->bias, .w_sum = w->sum, .rows = rows, .in = w->padded_in,
+                                                .out = w->out, .act = act});
 }

@@ -11,7 +11,10 @@ int8_weights *int8_pack(const float *w, const float *bias, int64_t out, int64_t 
 void          int8_free(int8_weights *w);
 size_t        int8_bytes(const int8_weights *w);
 size_t        int8_scratch(const int8_weights *w, int64_t rows);
-void          int8_run(const int8_weights *w, float *y, int64_t ldy, const float *x, int64_t ldx, int64_t rows,
-                       activation act, const float *residual, void *scratch);
+/* Quantises rows first..first+count of `rows` to `scratch`; then all of them are multiplied. */
+void          int8_make(const int8_weights *w, void *scratch, const float *x, int64_t ldx, int64_t rows, int64_t first,
+                        int64_t count);
+void          int8_run(const int8_weights *w, float *y, int64_t ldy, const void *scratch, int64_t rows, activation act,
+                       const float *residual);
 
 #endif

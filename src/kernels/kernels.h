@@ -106,12 +106,14 @@ typedef struct kernels {
     /* bf16 <-> f32, round to nearest even; n values. Exact. */
     void (*to_bf16)(uint16_t *y, const float *x, int64_t n);
     void (*from_bf16)(float *y, const uint16_t *x, int64_t n);
+    /* to_bf16 of act(x). GELU 1e-4 besides the rounding */
+    void (*activate_to_bf16)(uint16_t *y, const float *x, activation act, int64_t n);
     void (*from_f16)(float *y, const uint16_t *x, int64_t n);
     /* Each row of x as 8-bit numbers: x = scale (y - zero) within half a step; 0 is exact. y rows are ldy apart, a
      * multiple of 4; columns beyond `cols` become 0. A row that is not finite has scale NaN. Exact. */
     void (*quantize)(uint8_t *y, int64_t ldy, float *scale, int32_t *zero, const float *x, int64_t ldx, int64_t rows,
                      int64_t cols);
-    /* See int8_product. 1e-6 */
+    /* See int8_product. 1e-6, with GELU 1e-4 */
     void (*product_int8)(const int8_product *p);
     /* See winograd_args. 1e-5 */
     void (*winograd)(const winograd_args *a);

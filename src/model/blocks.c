@@ -42,11 +42,6 @@ tensor *mlp(run *r, tensor *x, const mlp_w *w)
     return linear(r, x, &w->layer[w->count - 1]);
 }
 
-tensor *feed_forward_add(run *r, tensor *x, const norm_w *n, const linear_w *up, const linear_w *down, activation act)
-{
-    return linear_add(r, linear_act(r, n ? norm(r, x, n) : x, up, act), down, x);
-}
-
 /* sin and cos of position * 2 pi / 10000^(2 floor(i / 2) / half), written in turn into out[0..half). */
 static void sine_code(float *out, float position, int64_t half)
 {

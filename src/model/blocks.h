@@ -24,9 +24,6 @@ typedef struct mlp_w {
 void    declare_mlp(registry *g, const char *name, mlp_w *w, int64_t in, int64_t hidden, int64_t out, int count);
 tensor *mlp(run *r, tensor *x, const mlp_w *w);
 
-/* x + linear2(act(linear1(norm(x)))): the second half of a transformer layer. n NULL: no norm before. */
-tensor *feed_forward_add(run *r, tensor *x, const norm_w *n, const linear_w *up, const linear_w *down, activation act);
-
 /* Sine position codes of a grid: [height, width, d]; first half y, second half x; positions i / n from 1, times 2 pi. */
 void grid_codes(float *out, int64_t height, int64_t width, int64_t d);
 

@@ -114,7 +114,7 @@ static tensor *layer_forward(run *r, void *layer, tensor **in)
     attend_options image = {.bias_x = box_bias(r, &w->bias_x, boxes, 0, at->width, l->image.heads),
                             .bias_y = box_bias(r, &w->bias_y, boxes, 1, at->height, l->image.heads)};
     x = norm(r, attend_add(r, x, &l->image, add(r, x, place), at->keys, at->memory, &image), &l->norm_image);
-    return norm(r, feed_forward_add(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm_mlp);
+    return norm(r, feed_forward(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm_mlp);
 }
 
 /* What the queries are compared with: the mean of the prompt's tokens, [B, 1, d]. */

@@ -38,7 +38,7 @@ static tensor *look_at_prompt(run *r, const encoder_layer *l, tensor *x, tensor 
 {
     attend_options o = {.key_mask = mask};
     x = attend_add(r, x, &l->cross, norm(r, x, &l->norm2), prompt, prompt, &o);
-    return feed_forward_add(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
+    return feed_forward(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
 
 /* Checkpoints: in = {x, codes} and {x, codes, prompt, mask}; the whole layer, or only its second half. */

@@ -137,7 +137,7 @@ static tensor *layer_forward(run *r, const encoder_layer *l, tensor *x, tensor *
     attend_options o = {.key_mask = unused};
     x = attend_add(r, x, &l->self, t, t, t, &o);
     x = attend_add(r, x, &l->cross, norm(r, x, &l->norm2), keys, values, NULL);
-    return feed_forward_add(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
+    return feed_forward(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
 
 tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes)

@@ -110,7 +110,7 @@ static tensor *look_back(run *r, const memory_layer *l, tensor *x, tensor *q, te
                         .rope_keys = past->tokens->dim[1] - past->pointer_rows};
     tensor *y = attention_linear(r, q, linear(r, keys, &l->cross.k), past->tokens, &l->cross.v, &o);
     x = linear_add(r, y, &l->cross.out, x);
-    return feed_forward_add(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
+    return feed_forward(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
 
 tensor *memory_begin(run *r, const memory *m, tensor *image, tensor *codes, const float *rotations)

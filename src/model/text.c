@@ -56,10 +56,10 @@ static tensor *block_forward(run *r, void *block, tensor **in)
     const text_block *b = block;
     tensor *x = in[0];
     int64_t w = tensor_cols(x);
-    tensor *qkv = linear(r, norm(r, x, &b->norm1), &b->qkv);
+    tensor *qkv = norm_linear(r, x, &b->norm1, &b->qkv);
     attend_options o = {.heads = b->heads, .causal = true};
     tensor *y = attention(r, columns(r, qkv, 0, w), columns(r, qkv, w, w), columns(r, qkv, 2 * w, w), &o);
-    return feed_forward_add(r, linear_add(r, y, &b->out, x), &b->norm2, &b->fc1, &b->fc2, ACT_GELU);
+    return feed_forward(r, linear_add(r, y, &b->out, x), &b->norm2, &b->fc1, &b->fc2, ACT_GELU);
 }
 
 tensor *text_forward(run *r, const text_encoder *t, tensor *ids)

@@ -57,7 +57,7 @@ void two_way_forward(run *r, const two_way *w, tensor **tokens, tensor **image, 
         run_part(r, "two_way.%d", i);
         x = look_around(r, l, x, codes, i == 0);
         x = norm(r, attend_add(r, x, &l->to_image, add(r, x, codes), y_at, y, NULL), &l->norm2);
-        x = norm(r, feed_forward_add(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm3);
+        x = norm(r, feed_forward(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm3);
         if (y->dim[0] < x->dim[0]) {
             y = repeat(r, y, x->dim[0]);
             y_at = repeat(r, y_at, x->dim[0]);

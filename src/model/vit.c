@@ -91,14 +91,14 @@ static tensor *block_forward(run *r, void *block, tensor **in)
         return x;
     int64_t d = tensor_cols(x), all = tensor_rows(x), window = (int64_t)v->window * v->window;
     int64_t batch = all / ((int64_t)v->tokens * v->tokens);
-    tensor *qkv = linear(r, norm(r, x, &b->norm1), &b->qkv);
+    tensor *qkv = norm_linear(r, x, &b->norm1, &b->qkv);
     int64_t groups = b->global ? batch : all / window;
     qkv = reshape(r, qkv, 3, (int64_t[]){groups, all / groups, 3 * d});
     attend_options o = {.heads = v->heads, .rope = b->global ? v->rope_global : v->rope_window,
                         .rope_rows = all / groups};
     tensor *y = attention(r, columns(r, qkv, 0, d), columns(r, qkv, d, d), columns(r, qkv, 2 * d, d), &o);
     x = linear_add(r, reshape(r, y, x->axes, x->dim), &b->proj, x);
-    return feed_forward_add(r, x, &b->norm2, &b->fc1, &b->fc2, ACT_GELU);
+    return feed_forward(r, x, &b->norm2, &b->fc1, &b->fc2, ACT_GELU);
 }
 
 /* For listeners only: the tokens in raster order. */

@@ -12,7 +12,7 @@ bool linear_pack(linear_w *w, gemm_type type)
 }
 
 /* Packed weights are a copy: of no use once the parameter may change. */
-static bool use_packed(const linear_w *w)
+bool linear_packed(const linear_w *w)
 {
     return w->packed && !w->w->trainable && !(w->b && w->b->trainable);
 }
@@ -40,7 +40,7 @@ static bool linear_compute(const linear_w *w, float *y, float *pre, const tensor
     int64_t rows = tensor_rows(x), n = rows * w->out;
     float *sum = pre ? pre : y;
 
-    if (use_packed(w)) {
+    if (linear_packed(w)) {
         if (!pre)
             return gemm_run(w->packed, y, w->out, x->data, x->stride, rows, act, residual, scratch);
         if (!gemm_run(w->packed, pre, w->out, x->data, x->stride, rows, ACT_NONE, NULL, scratch))
@@ -104,7 +104,7 @@ static tensor *linear_plain(run *r, tensor *x, const linear_w *w, activation act
     int64_t rows = tensor_rows(x);
     c.flops = 2.0 * (double)rows * (double)w->in * (double)w->out;
     float *pre = act == ACT_NONE || act == ACT_RELU ? NULL : op_save(r, &c, 0, rows * w->out);
-    void *scratch = use_packed(w) ? op_scratch(r, gemm_scratch(w->packed, rows)) : NULL;
+    void *scratch = linear_packed(w) ? op_scratch(r, gemm_scratch(w->packed, rows)) : NULL;
     if (op_computes(r, y) && !linear_compute(w, y->data, pre, x, act, residual ? residual->data : NULL, scratch))
         return op_engine_failed(r, &c);
     return op_finish(r, &c, y);

@@ -68,6 +68,8 @@ bool    same_shape(const tensor *a, const tensor *b);
 int64_t last_dim(const tensor *t);
 /* Matrix view of a parameter: dim[0] rows of param_cols() values. */
 int64_t param_cols(const param *p);
+/* Is the packed copy there, and still what the parameter says? */
+bool    linear_packed(const linear_w *w);
 /* dy [n] -> zeroed scratch -> dy times the derivative of act at `pre`; dy itself for ACT_NONE. NULL: no memory. */
 const float *activation_gradient(run *r, const float *dy, const float *pre, activation act, int64_t n);
 

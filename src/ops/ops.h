@@ -27,6 +27,11 @@ tensor *product(run *r, tensor *a, tensor *b);                             /* [B
 tensor *product_linear(run *r, tensor *a, tensor *pixels, const linear_w *w);
 bool    linear_pack(linear_w *w, gemm_type type);                          /* false: out of memory */
 
+/* feed_forward.c: one op each in RUN where the weights are packed, else the ops they consist of */
+tensor *norm_linear(run *r, tensor *x, const norm_w *n, const linear_w *w);            /* linear(norm(x)) */
+/* x + down(act(up(norm(x)))); n NULL: no norm. down: [up->out] -> [up->in] */
+tensor *feed_forward(run *r, tensor *x, const norm_w *n, const linear_w *up, const linear_w *down, activation act);
+
 /* attention.c */
 typedef struct attend_options {
     int     heads;

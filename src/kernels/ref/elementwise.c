@@ -80,6 +80,16 @@ void ref_to_bf16(uint16_t *y, const float *x, int64_t n)
         y[i] = bf16_of(x[i]);
 }
 
+void ref_activate_to_bf16(uint16_t *y, const float *x, activation act, int64_t n)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float t;
+        ref_activate(&t, x + i, act, 1);
+        ref_to_bf16(y + i, &t, 1);
+    }
+}
+
 void ref_from_bf16(float *y, const uint16_t *x, int64_t n)
 {
 #pragma omp parallel for schedule(static)
@@ -142,6 +152,7 @@ void kernels_fill_ref(kernels *k)
         .int8_limit = 127,
         .attention_backward = ref_attention_backward,
         .to_bf16 = ref_to_bf16,
+        .activate_to_bf16 = ref_activate_to_bf16,
         .from_bf16 = ref_from_bf16,
         .from_f16 = ref_from_f16,
         .column_sums = ref_column_sums,

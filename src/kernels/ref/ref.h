@@ -9,6 +9,7 @@ void ref_axpy(float *y, const float *x, float s, int64_t n);
 void ref_activate(float *y, const float *x, activation act, int64_t n);
 void ref_activate_backward(float *dx, const float *dy, const float *x, activation act, int64_t n);
 void ref_to_bf16(uint16_t *y, const float *x, int64_t n);
+void ref_activate_to_bf16(uint16_t *y, const float *x, activation act, int64_t n);
 void ref_from_bf16(float *y, const uint16_t *x, int64_t n);
 void ref_from_f16(float *y, const uint16_t *x, int64_t n);
 void ref_column_sums(float *y, const float *x, int64_t rows, int64_t cols, int64_t stride);

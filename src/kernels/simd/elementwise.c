@@ -157,6 +157,26 @@ void LEVEL(to_bf16)(uint16_t *y, const float *x, int64_t n)
     PER_CHUNK(n, to_bf16_chunk(y + i, x + i, m))
 }
 
+/* In pieces that stay in the first-level cache. */
+static void activate_to_bf16_chunk(uint16_t *y, const float *x, activation act, int64_t n)
+{
+    float piece[512];
+
+    for (int64_t i = 0; i < n; i += 512) {
+        int64_t m = least(512, n - i), j = 0;
+        for (; act == ACT_GELU && j + VL <= m; j += VL)
+            v_store(piece + j, v_gelu_coarse(v_load(x + i + j)));
+        if (j < m)
+            activate_chunk(piece + j, x + i + j, act, m - j);
+        to_bf16_chunk(y + i, piece, m);
+    }
+}
+
+void LEVEL(activate_to_bf16)(uint16_t *y, const float *x, activation act, int64_t n)
+{
+    PER_CHUNK(n, activate_to_bf16_chunk(y + i, x + i, act, m))
+}
+
 static void from_bf16_chunk(float *restrict y, const uint16_t *restrict x, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -212,6 +232,7 @@ void kernels_fill_avx2(kernels *k)
     k->winograd = LEVEL(winograd);
     k->attention_backward = LEVEL(attention_backward);
     k->to_bf16 = LEVEL(to_bf16);
+    k->activate_to_bf16 = LEVEL(activate_to_bf16);
     k->from_bf16 = LEVEL(from_bf16);
     k->from_f16 = LEVEL(from_f16);
     k->column_sums = LEVEL(column_sums);

@@ -15,6 +15,7 @@ void LEVEL(axpy)(float *y, const float *x, float s, int64_t n);
 void LEVEL(activate)(float *y, const float *x, activation act, int64_t n);
 void LEVEL(activate_backward)(float *dx, const float *dy, const float *x, activation act, int64_t n);
 void LEVEL(to_bf16)(uint16_t *y, const float *x, int64_t n);
+void LEVEL(activate_to_bf16)(uint16_t *y, const float *x, activation act, int64_t n);
 void LEVEL(from_bf16)(float *y, const uint16_t *x, int64_t n);
 void LEVEL(from_f16)(float *y, const uint16_t *x, int64_t n);
 void LEVEL(quantize)(uint8_t *y, int64_t ldy, float *scale, int32_t *zero, const float *x, int64_t ldx, int64_t rows,

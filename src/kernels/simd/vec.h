@@ -163,4 +163,19 @@ INLINE vec v_gelu(vec x, vec *slope)
     return v_mul(x, phi);
 }
 
+/* The same to 5e-5 of max(1, |x|), for what is rounded to 8 bits anyway: Phi is 1/2 plus an odd polynomial up to 4. */
+INLINE vec v_gelu_coarse(vec x)
+{
+    vec a = v_max(v_set(-4), v_min(v_set(4), x)), u = v_mul(a, a);
+    vec p = v_fma(u, v_set(-1.3012912e-9f), v_set(1.0419584e-7f));
+
+    p = v_fma(u, p, v_set(-3.6571279e-6f));
+    p = v_fma(u, p, v_set(7.4854983e-5f));
+    p = v_fma(u, p, v_set(-1.006489959e-3f));
+    p = v_fma(u, p, v_set(9.505396656e-3f));
+    p = v_fma(u, p, v_set(-6.588784004e-2f));
+    p = v_fma(u, p, v_set(0.3986733922f));
+    return v_mul(x, v_fma(a, p, v_set(0.5f)));
+}
+
 #endif

@@ -58,7 +58,7 @@ INLINE void finish(const int8_product *p, int64_t r, int64_t c, veci sum, int n)
     if (p->act == ACT_RELU)
         y = v_max(v_zero(), y);
     else if (p->act == ACT_GELU)
-        y = v_gelu(y, NULL);
+        y = v_gelu_coarse(y);
     else if (p->act == ACT_SIGMOID)
         y = v_div(v_set(1), v_add(v_set(1), v_exp(v_sub(v_zero(), y))));
     if (n == VL) {
