@@ -12,6 +12,7 @@
 
 #include "kernels/gemm.h"
 #include "kernels/kernels.h"
+#include "kernels/onednn.h"
 
 #include <cmocka.h>
 
@@ -123,9 +124,37 @@ static void test_convolution_backward(void **state)
     free(x), free(dy), free(w), free(dx), free(dw);
 }
 
+static int threads_that_listen(int threads)
+{
+    int n = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : n)
+    {
+        sigset_t held;
+        pthread_sigmask(SIG_BLOCK, NULL, &held);
+        n += !sigismember(&held, SIGINT);
+    }
+    return n;
+}
+
+/* A signal to the process must not find a thread of OpenMP inside a product; the calling thread still listens. */
+static void test_workers(void **state)
+{
+    float *x = numbers(64 * 64), *y = numbers(64 * 64);
+
+    (void)state;
+    omp_set_num_threads(4);
+    assert_int_equal(threads_that_listen(4), 4);
+    assert_true(onednn_ready());
+    assert_true(onednn_sgemm('N', 'N', 64, 64, 64, 1, x, 64, x, 64, 0, y, 64));
+    assert_int_equal(threads_that_listen(4), 1);
+    omp_set_num_threads(1);
+    free(x), free(y);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_packed_products),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_workers), cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_packed_products),
                                        cmocka_unit_test(test_convolution_backward)};
     omp_set_num_threads(1);      /* the stack looked at is this thread's */
     if (argc > 1 && !kernels_cap(argv[1]))

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "kernels/onednn.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -229,18 +230,40 @@ bool onednn_scratch(dnnl_memory_desc_t *scratch, const_dnnl_primitive_desc_t pd)
     return copy_description(scratch, pd, dnnl_query_scratchpad_md);
 }
 
-/* Some of oneDNN's product kernels point the stack register into a block of the heap. A signal that comes then lays its
- * frame over whatever the heap keeps below that block. So this thread takes no signal while such a kernel may run; it is
- * delivered afterwards, or to another thread. Those that a fault of the thread itself raises stay open. */
-static void hold_signals(sigset_t *before)
+/* Every signal but those that a fault of the thread itself raises. */
+static void outside_signals(sigset_t *set)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t all;
 
-    sigfillset(&all);
+    sigfillset(set);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&all, faults[i]);
-    pthread_sigmask(SIG_BLOCK, &all, before);
+        sigdelset(set, faults[i]);
+}
+
+/* The threads that OpenMP starts for this one take no signals, from now on. Looks again when their number has grown. */
+static void deafen_workers(const sigset_t *signals)
+{
+    static _Thread_local int deaf = 1;
+    int threads = omp_get_max_threads();
+
+    if (threads <= deaf || omp_in_parallel())
+        return;
+#pragma omp parallel num_threads(threads)
+    if (omp_get_thread_num())
+        pthread_sigmask(SIG_BLOCK, signals, NULL);
+    deaf = threads;
+}
+
+/* Some of oneDNN's product kernels point the stack register into a block of the heap. A signal that comes then lays its
+ * frame over whatever the heap keeps below that block. So no thread that may run such a kernel takes a signal meanwhile:
+ * this one gets it afterwards, or another one of the program does now. */
+static void hold_signals(sigset_t *before)
+{
+    sigset_t signals;
+
+    outside_signals(&signals);
+    deafen_workers(&signals);
+    pthread_sigmask(SIG_BLOCK, &signals, before);
 }
 
 static void release_signals(const sigset_t *before)
