@@ -190,6 +190,7 @@ static int predict(const eval_settings *s, unsigned iou, samite_predicted *p, sa
     o.images = s->images;
     o.out = s->out;
     o.iou = iou;
+    o.check_masks = (iou & SAMITE_IOU_SEGM) != 0;
     o.limit = s->limit;
     o.classes = s->classes.count ? s->classes.item : NULL;
     o.class_count = s->classes.count;
@@ -207,12 +208,26 @@ static int predict(const eval_settings *s, unsigned iou, samite_predicted *p, sa
     return code;
 }
 
+/* A line for each of the first pictures that could not be used, then how many there are. */
+static void say_failures(const eval_settings *s, const samite_predicted *p)
+{
+    int said = 0;
+    for (const char *line = p->failures; *line; said++) {
+        size_t n = strcspn(line, "\n");
+        say("%.*s", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    if (p->failed > said)
+        say("... and %d pictures more; their records in %s/records say why", p->failed - said, s->out);
+    if (p->failed)
+        say("%d of %d pictures could not be used and are not evaluated", p->failed, p->images);
+}
+
 static void say_predicted(const eval_settings *s, const samite_predicted *p)
 {
     if (p->done_before && !s->engine.quiet)
         say("%d of %d images were finished already", p->done_before, p->images);
-    if (p->failed)
-        say("%d of %d pictures could not be used and are not evaluated: %s", p->failed, p->images, p->failures);
+    say_failures(s, p);
     if (p->complete && p->left_out > p->failed && (!s->started_together || s->part.at == 1))
         say("%d pictures in all could not be used; their records in %s/records say why", p->left_out, s->out);
     if (!p->complete && !s->started_together && !s->engine.quiet)

@@ -397,18 +397,19 @@ typedef struct samite_predict_options {
     int                positive_only;  /* 1: prompts only for categories that the image has */
     int                most;           /* results per image; 0 = 100 */
     int                shard, shards;  /* this is shard 1..shards; 0 = the whole */
+    int                check_masks;    /* 1: a mask of `gt` that cannot be evaluated is an error before the work begins */
     int                join_only;      /* 1: no image is looked at; see whether all records are there */
     samite_progress_fn each;           /* "image" at of total; "prompt" at of total; nonzero = stop; may be NULL */
     void              *user;
 } samite_predict_options;
-#define SAMITE_PREDICT_OPTIONS_INIT {sizeof(samite_predict_options), NULL, NULL, NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, \
+#define SAMITE_PREDICT_OPTIONS_INIT {sizeof(samite_predict_options), NULL, NULL, NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, \
                                      NULL, NULL}
 
 typedef struct samite_predicted {
     int  images, done_before, failed;  /* of this shard; failed: pictures that are missing or broken */
     int  complete;                     /* 1: the records of all shards are there, joined */
     int  left_out;                     /* when complete: images of all shards whose picture could not be used */
-    char failures[512];                /* the first few, for a person */
+    char failures[2048];               /* what was wrong with the first few, a line each */
 } samite_predicted;
 SAMITE_API int samite_predict(samite_model *m, const samite_predict_options *o, samite_predicted *out, samite_error *err);
 

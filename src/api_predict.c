@@ -128,9 +128,10 @@ static int predict_picture(worker *w, size_t at, samite_error *err)
 static int note_failure(worker *w, size_t at, const samite_error *why, samite_error *err)
 {
     samite_predicted *out = w->out;
-    size_t n = strlen(out->failures);
+    size_t n = strlen(out->failures), more = strlen(why->text);
     out->failed++;
-    snprintf(out->failures + n, sizeof out->failures - n, "%s%s", n ? "; " : "", why->text);
+    if (n + more + 2 <= sizeof out->failures)
+        snprintf(out->failures + n, sizeof out->failures - n, "%s%s", n ? "\n" : "", why->text);
     return record_write(&w->j, at, NULL, 0, 0, 0, why->text, err);
 }
 

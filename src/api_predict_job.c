@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "api_predict.h"
 #include "base/file.h"
@@ -172,7 +173,10 @@ static int make_settings(prediction_job *j, const samite_model *m, samite_error 
 int job_open(prediction_job *j, const samite_predict_options *o, const samite_model *m, samite_error *err)
 {
     *j = (prediction_job){.o = o};
-    int code = eval_set_read(&j->truth, o->gt, false, err);
+    struct stat st;
+    if (stat(o->images, &st) != 0 || !S_ISDIR(st.st_mode))
+        return fail(err, SAMITE_INPUT, "%s is no folder; --images names the folder of the pictures", o->images);
+    int code = eval_set_read(&j->truth, o->gt, o->check_masks && !o->join_only, err);
     if (!code)
         code = choose_images(j, err);
     if (!code)

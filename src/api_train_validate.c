@@ -188,8 +188,9 @@ static int score(const training_run *r, const char *model, const char *title, tr
     o.user = r->o->user;
     if (!code)
         code = samite_predict(m, &o, &done, err);
-    if (!code && done.failed && r->o->log)
-        r->o->log(r->o->user, done.failures);
+    char *rest = NULL;
+    for (char *line = strtok_r(done.failures, "\n", &rest); line && !code && r->o->log; line = strtok_r(NULL, "\n", &rest))
+        r->o->log(r->o->user, line);
     out->all = json_object();
     if (!code)
         code = evaluate(c, folder, SAMITE_IOU_BBOX, out, err);

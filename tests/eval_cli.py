@@ -12,12 +12,12 @@ GT, DT = os.path.join(GOLDEN, "gt.json"), os.path.join(GOLDEN, "dt.json")
 checks = 0
 
 
-def run(status, *words, **environment):
+def run(status, *words, lines=1, **environment):
     global checks
     checks += 1
     p = subprocess.run([SAMITE, "eval", *words], capture_output=True, text=True, env=dict(os.environ, **environment))
     assert p.returncode == status, (words, p.returncode, p.stdout, p.stderr)
-    assert status == 0 or len(p.stderr.strip().splitlines()) == 1, p.stderr
+    assert status == 0 or len(p.stderr.strip().splitlines()) == lines, p.stderr
     return p.stdout, p.stderr
 
 
@@ -103,7 +103,8 @@ def main():
             json.dump({"images": [{"id": 1, "file_name": "gone.jpg", "width": 9, "height": 9}], "annotations": [],
                        "categories": [{"id": 1, "name": "cat"}]}, f)
         words = ["-m", "formula:tiny", "--gt", truth, "--images", folder, "--out", os.path.join(folder, "out")]
-        assert "gone.jpg" in run(3, *words)[1]
+        assert "gone.jpg" in run(3, *words, lines=2)[1]
+        assert "is no folder" in run(3, *words[:4], "--images", truth, *words[6:])[1]
         assert run(0, *words, "-q", OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")[0] == ""
     print("%d checks" % checks)
 
