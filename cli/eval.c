@@ -133,8 +133,9 @@ static int check_settings(eval_settings *s, samite_error *err)
     if (!s->cgf1.count && s->gt.count != 1)
         return fail(err, SAMITE_USAGE, "%s: samite eval --gt instances.json --dt results.json",
                     s->gt.count ? "--gt takes one file" : "no ground truth given");
-    if (s->dt && s->engine.model)
-        return fail(err, SAMITE_USAGE, "--dt and -m exclude each other: evaluate results, or run a model");
+    if (s->dt && (s->engine.model || s->engine.name))
+        return fail(err, SAMITE_USAGE, "--dt and %s exclude each other: evaluate results, or run a model",
+                    s->engine.model ? "-m" : "--engine");
     if (!s->dt && (s->video || s->cgf1.count))
         return fail(err, SAMITE_USAGE, "no results given: --dt FILE is needed with %s",
                     s->video ? "--video" : "--cgf1");

@@ -12,8 +12,8 @@ typedef struct export_settings {
     bool            check, aipp;
 } export_settings;
 
-/* A number of pictures, or "dynamic". */
-static int parse_batch(void *to, const char *name, const char *value, samite_error *err)
+/* A number, or "dynamic". */
+static int parse_count(void *to, const char *name, const char *value, samite_error *err)
 {
     double n = -1;
     if (strcmp(value, "dynamic") != 0 && (!parse_number(&n, value) || n < 1 || n > 64 || n != (int)n))
@@ -33,12 +33,12 @@ static const option options[] = {
      .help = "tokens of a prompt, padding included (default: 32)", .least = 3, .most = 1024},
     {"--boxes", 0, OPTION_INT, offsetof(export_settings, boxes), "N",
      .help = "example boxes that the head takes besides words (default: none)", .least = 1, .most = 64},
-    {"--points", 0, OPTION_INT, offsetof(export_settings, points), "N",
-     .help = "points of a click prompt, corners of a box included (default: 4)", .least = 1, .most = 64},
+    {"--points", 0, OPTION_CALL, offsetof(export_settings, points), "N",
+     .help = "points of a click prompt, corners of a box included, or dynamic (default: 4)", .parse = parse_count},
     {"--dtype", 0, OPTION_CHOICE, offsetof(export_settings, type), "TYPE",
      .help = "onnx: f32, or f16 for weights and products (default: f32)", .choices = "f32|f16"},
     {"--batch", 0, OPTION_CALL, offsetof(export_settings, batch), "N",
-     .help = "onnx: pictures at once, or dynamic (default: 1)", .parse = parse_batch},
+     .help = "onnx: pictures at once, or dynamic (default: 1)", .parse = parse_count},
     {"--weights", 0, OPTION_CHOICE, offsetof(export_settings, weights), "PLACE",
      .help = "inside the .onnx file or in one beside it (default: beside from 1 GB on)", .choices = "inside|beside"},
     {"--soc", 0, OPTION_TEXT, offsetof(export_settings, soc), "CHIP", .help = "ascend: Ascend310P3, Ascend910B3, ..."},
@@ -118,6 +118,10 @@ static int export_model(const export_settings *s, const char *format, samite_err
         return fail(err, SAMITE_USAGE, "\"%s\" is no format: onnx, paddle or ascend", format);
     if (s->check && write == samite_export_paddle)
         return fail(err, SAMITE_USAGE, "--check does not work for paddle");
+    if (s->points < 0 && write != samite_export_onnx)
+        return fail(err, SAMITE_USAGE, "--points dynamic works for onnx: give a number");
+    if (s->batch && write != samite_export_onnx)
+        return fail(err, SAMITE_USAGE, "--batch works for onnx");
     if (s->check && s->batch > 1)
         return fail(err, SAMITE_USAGE, "--check works for a batch of 1, or a dynamic one");
     if (!s->out)

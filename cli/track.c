@@ -56,6 +56,7 @@ static const option options[] = {
     {"--overlay", 0, OPTION_TEXT, AT(overlay), "FILE", .help = "video with the objects drawn in (.mp4, .mkv, .avi)"},
     {"--no-json", 0, OPTION_FLAG, AT(no_json), NULL, .help = "no lines on standard output"},
     ENGINE_OPTIONS(track_settings),
+    ENGINE_CHOICE(track_settings),
     {0}
 };
 

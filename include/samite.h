@@ -489,10 +489,11 @@ typedef struct samite_export_options {
     const char *precision;             /* ascend: "fast" (NULL), "mixed", "exact" */
     int         aipp;                  /* ascend: 1 = pictures come in as 8-bit RGB and are normalised on the chip */
     int         half;                  /* onnx: 1 = weights and products in f16; inputs and outputs stay f32 */
-    int         batch;                 /* onnx: pictures and prompts at once; 0 = 1, -1 = any number */
+    int         batch;                 /* onnx: pictures and prompts at once; 0 = 1, -1 = any number. Parts
+                                          about one object always take one */
     int         boxes;                 /* example boxes that the head takes besides words, 0..64: inputs boxes [1, n, 4]
                                           (cx cy w h in 0..1) and box_labels [1, n] (1, 0 = nothing like this, -1 = none) */
-    int         points;                /* points of a click prompt, corners of a box included; 0 = 4 */
+    int         points;                /* points of a click prompt, corners of a box included; 0 = 4; onnx: -1 = any */
 } samite_export_options;
 #define SAMITE_EXPORT_OPTIONS_INIT {sizeof(samite_export_options), NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0}
 

@@ -211,7 +211,7 @@ int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
     const sam3 *net = im->model->n->net;
     answers_forget(im);
     if (im->model->parts)
-        return engine_encode(im, err);
+        return engine_encode(im, keep_trunk, err);
     int code = image_prepare(im, PARTS_IMAGE, err);
     if (code)
         return code;
@@ -258,6 +258,9 @@ void samite_image_free(samite_image *im)
     run_close(im->r);
     answers_forget(im);
     engine_features_free(im);
+    engine_tracked_free(im);
+    engine_found_free(&im->found);
+    free(im->no_pointer);
     free(im->input);
     samite_model_free(im->model);
     free(im);
@@ -324,6 +327,8 @@ int check_words(const samite_model *m, const char *text, samite_error *err)
 int image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err)
 {
     const sam3 *net = im->model->n->net;
+    if (im->model->parts)
+        return engine_words_value(im, text, out, tokens, cut, err);
     if ((*out = recall_words(im, text, tokens, cut)))
         return run_status(im->r, err);
     int code = image_prepare(im, PARTS_TEXT, err);

@@ -6,6 +6,7 @@
 
 #include "api_engine.h"
 #include "io/image.h"
+#include "track/net.h"
 #include "runtime/native.h"
 #include "samite.h"
 
@@ -18,6 +19,7 @@ typedef struct words {
 } words;
 
 #define ENGINE_FEATURES 4      /* of a picture, as another engine's head wants them */
+#define ENGINE_TRACKED  4      /* the same for its heads for clicks and video */
 #define WORDS_KEPT 256        /* prompts remembered per model; the oldest makes room */
 #define ANSWERS_KEPT 16       /* answers remembered per picture, likewise */
 
@@ -50,6 +52,10 @@ struct samite_image {
     answered      answers[ANSWERS_KEPT];       /* of the same picture */
     int           next_answer;
     engine_tensor features[ENGINE_FEATURES];   /* instead of `encoded` when another engine computes */
+    engine_tensor tracked[ENGINE_TRACKED];     /* and instead of `clicks`, of which only shapes are true then */
+    elsewhere     outside;         /* how that engine is asked about this picture; see api_engine_track.c */
+    float        *no_pointer;
+    engine_found  found;           /* by its last grounding for a video */
     const char   *stage;      /* for progress */
     uint64_t      first, total;    /* parts of the run begun before this stage; parts of the stage */
 };

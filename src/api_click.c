@@ -12,8 +12,12 @@
 
 int image_clicks(samite_image *im, samite_error *err)
 {
+    if (im->clicks_ready)
+        return 0;
+    if (im->model->parts)
+        return engine_clicks(im, err);
     int code = image_prepare(im, PARTS_CLICK, err);
-    if (code || im->clicks_ready)
+    if (code)
         return code;
     image_stage(im, "click", NECK_LEVELS + 2);
     run_point before = run_save(im->r);
@@ -58,8 +62,13 @@ int image_ask(samite_image *im, const question *q, guesses *out, samite_error *e
         clicks p = {1, n, xy, kind};
         tensor *prior = q->logits ? run_input(im->r, q->logits, 4, (int64_t[]){1, side, side, 1}) : NULL;
         image_stage(im, "click", 8);
-        sam3_click(im->r, im->model->n->net, &im->clicks, NULL, n ? &p : NULL, prior, out);
-        code = run_status(im->r, err);
+        const elsewhere *e = im->model->parts ? &im->outside : NULL;
+        if (e && !n)
+            code = fail(err, SAMITE_USAGE, "exported parts answer no mask alone: add a point or a box, or use the native "
+                        "engine");
+        else
+            net_click(e, im->r, im->model->n->net, &im->clicks, NULL, n ? &p : NULL, prior, out);
+        code = code ? code : run_status(im->r, err);
     } else {
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %d points", q->point_count);
     }
@@ -104,7 +113,7 @@ static int check_box(const samite_image *im, const samite_box *b, samite_box *ou
 int image_check_click(const samite_image *im, const samite_click *c, samite_box *box, samite_error *err)
 {
     int code = 0;
-    if (!im->encoded.begun)
+    if (!im->encoded.begun && !im->features[0].data)
         return fail(err, SAMITE_USAGE, "no picture is encoded");
     if (!c->point_count && !c->box && !c->logits && !c->mask)
         return fail(err, SAMITE_USAGE, "a click needs points, a box or a mask");

@@ -85,6 +85,14 @@ static bool agree(const told *a, const told *b)
            (!a->prompt || !b->prompt || a->prompt == b->prompt);
 }
 
+/* Axis `axis` of input number `input` of a part, as the listing has it; 0: not told. */
+static int listed(const json_t *o, export_part p, size_t input, size_t axis)
+{
+    const json_t *inputs = json_object_get(json_object_get(o, "parts"), export_part_name(p));
+    json_int_t v = json_integer_value(json_array_get(json_object_get(json_array_get(inputs, input), "shape"), axis));
+    return v > 0 && v <= 64 ? (int)v : 0;
+}
+
 /* The listing beside converted parts, which say nothing about themselves. */
 static int read_listing(config *c, part_engine *e, samite_error *err)
 {
@@ -102,6 +110,10 @@ static int read_listing(config *c, part_engine *e, samite_error *err)
         code = fail(err, SAMITE_INPUT, "%s: prompts of %lld tokens: expected 3 to 256", path, (long long)prompt);
     if (!code)
         c->context = e->prompt = (int)prompt;
+    e->boxes = listed(o, EXPORT_HEAD, 6, 1);
+    e->points = listed(o, EXPORT_CLICK, 4, 1);
+    e->maps = listed(o, EXPORT_MEMORY_ATTENTION, 2, 0);
+    e->pointers = listed(o, EXPORT_MEMORY_ATTENTION, 4, 0);
     json_decref(o);
     free(data);
     free(path);
@@ -120,6 +132,8 @@ static int read_parts(config *c, part_engine *e, samite_error *err)
             code = refuse(path, "it belongs to another model or size than the part before", err);
         if (!code && p == 0)
             code = config_from_json(c, all[0].config, path, err);
+        if (!code && p == 0 && !(e->config = text_copy(all[0].config)))
+            code = fail(err, SAMITE_RESOURCE, "not enough memory");
         if (!code && p == 0 && all[0].side != c->image)
             code = refuse(path, "its input has another size than its metadata says", err);
         free(path);
@@ -159,8 +173,8 @@ int engine_model_open(samite_model *m, const char *folder, samite_error *err)
     m->parts = calloc(1, sizeof *m->parts);
     if (!m->parts || !(m->parts->folder = text_copy(folder)))
         return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", folder);
-    bool converted = starts_with(m->options.engine, "ascend");
-    int code = converted ? read_listing(&c, m->parts, err) : read_parts(&c, m->parts, err);
+    m->parts->converted = starts_with(m->options.engine, "ascend");
+    int code = m->parts->converted ? read_listing(&c, m->parts, err) : read_parts(&c, m->parts, err);
     if (!code)
         code = native_open_empty(&m->n, folder, &c, err);
     if (!code)
@@ -180,21 +194,29 @@ void engine_model_close(samite_model *m)
 {
     if (!m->parts)
         return;
-    for (int p = 0; p < EXPORT_DETECTOR; p++)
+    for (int p = 0; p < EXPORT_PARTS; p++)
         engine_unload(m->parts->part[p]);
     for (int i = 0; i < ENGINE_WORDS; i++)
         words_free(&m->parts->words[i]);
     engine_close(m->parts->e);
+    free(m->parts->config);
     free(m->parts->folder);
     free(m->parts);
 }
 
-static int part_ready(samite_model *m, export_part p, samite_error *err)
+char *engine_part_path(const samite_model *m, export_part p)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", export_part_name(p), m->parts->converted ? "om" : "onnx");
+    return path_join(m->parts->folder, name);
+}
+
+int engine_part_ready(samite_model *m, export_part p, samite_error *err)
 {
     int code = 0;
     pthread_mutex_lock(&m->lock);
     if (!m->parts->part[p]) {
-        char *path = path_of(m->parts->folder, p);
+        char *path = engine_part_path(m, p);
         code = path ? engine_load(&m->parts->part[p], m->parts->e, path, err)
                     : fail(err, SAMITE_RESOURCE, "not enough memory");
         free(path);
@@ -214,23 +236,50 @@ void engine_features_free(samite_image *im)
         engine_tensor_free(&im->features[i]);
 }
 
-int engine_encode(samite_image *im, samite_error *err)
+int engine_input(const samite_image *im, engine_tensor *out, samite_error *err)
 {
-    samite_model *m = im->model;
-    int64_t side = m->n->net->c.image, pixels = side * side;
-    engine_tensor in = {.name = "image"};
-    image_stage(im, "encode", 1);
-    engine_features_free(im);
-    int code = part_ready(m, EXPORT_IMAGE, err);
-    if (!code)
-        code = engine_make(&in, DT_F32, 4, (int64_t[]){1, 3, side, side}, err);
+    int64_t side = im->model->n->net->c.image, pixels = side * side;
+    *out = (engine_tensor){.name = "image"};
+    int code = engine_make(out, DT_F32, 4, (int64_t[]){1, 3, side, side}, err);
     for (int64_t i = 0; !code && i < pixels; i++)
         for (int c = 0; c < 3; c++)
-            ((float *)in.data)[c * pixels + i] = im->input[3 * i + c];
-    for (int i = 0; i < ENGINE_FEATURES; i++)
-        im->features[i] = (engine_tensor){.name = features[i]};
+            ((float *)out->data)[c * pixels + i] = im->input[3 * i + c];
+    return code;
+}
+
+/* Of `encoded`, the tracker only wants to know how large masks are. */
+static int note_side(samite_image *im, samite_error *err)
+{
+    int64_t side = 4 * config_tokens(&im->model->n->net->c), d = im->model->n->net->c.d;
+    if (im->features[0].type != DT_F32 || engine_count(&im->features[0]) != side * side * d)
+        return fail(err, SAMITE_INPUT, "output backbone_fpn_0 of image_encoder has another type or shape than expected");
+    im->encoded.level[0] = run_input(im->r, im->features[0].data, 4, (int64_t[]){1, side, side, d});
+    return run_status(im->r, err);
+}
+
+int engine_encode(samite_image *im, bool track, samite_error *err)
+{
+    samite_model *m = im->model;
+    engine_tensor in = {.name = "image"}, out[ENGINE_FEATURES + 1];
+    image_stage(im, "encode", 1);
+    engine_features_free(im);
+    engine_tracked_free(im);
+    run_reset(im->r);
+    im->clicks_ready = false;
+    int code = engine_part_ready(m, EXPORT_IMAGE, err);
     if (!code)
-        code = engine_run(m->parts->part[EXPORT_IMAGE], &in, 1, im->features, ENGINE_FEATURES, err);
+        code = engine_input(im, &in, err);
+    for (int i = 0; i < ENGINE_FEATURES; i++)
+        out[i] = (engine_tensor){.name = features[i]};
+    out[ENGINE_FEATURES] = (engine_tensor){.name = "trunk_features"};
+    if (!code)
+        code = engine_run(m->parts->part[EXPORT_IMAGE], &in, 1, out, ENGINE_FEATURES + track, err);
+    memcpy(im->features, out, sizeof im->features);
+    if (!code)
+        code = note_side(im, err);
+    if (!code && track)
+        code = engine_track_picture(im, &out[ENGINE_FEATURES], err);
+    engine_tensor_free(&out[ENGINE_FEATURES]);
     engine_tensor_free(&in);
     return code;
 }
@@ -304,13 +353,29 @@ static int encode_words(samite_image *im, const char *said, engine_words *out, s
     out->out[0] = (engine_tensor){.name = "text_memory_resized"};
     out->out[1] = (engine_tensor){.name = "text_attention_mask"};
     image_stage(im, "text", 1);
-    code = part_ready(m, EXPORT_TEXT, err);
+    code = engine_part_ready(m, EXPORT_TEXT, err);
     if (!code)
         code = engine_run(m->parts->part[EXPORT_TEXT], &in, 1, out->out, 2, err);
     if (!code && !(out->said = text_copy(said)))
         code = fail(err, SAMITE_RESOURCE, "not enough memory");
     if (!code)
         remember(m, out);
+    return code;
+}
+
+int engine_words_value(samite_image *im, const char *said, tensor **out, int *tokens, bool *cut, samite_error *err)
+{
+    engine_words w;
+    int64_t d = im->model->n->net->c.d;
+    int code = encode_words(im, said, &w, err);
+    *tokens = w.tokens;
+    *cut = w.cut;
+    if (!code && (w.out[0].type != DT_F32 || engine_count(&w.out[0]) != im->model->parts->prompt * d))
+        code = fail(err, SAMITE_INPUT, "output text_memory_resized of text_encoder has another type or shape than expected");
+    *out = run_constant(im->r, 3, (int64_t[]){1, w.tokens, d});
+    if (!code && !(code = run_status(im->r, err)))
+        memcpy((*out)->data, w.out[0].data, sizeof(float) * (size_t)(w.tokens * d));
+    words_free(&w);
     return code;
 }
 
@@ -357,36 +422,65 @@ static int give_boxes(const samite_image *im, const examples *x, engine_tensor *
     return code;
 }
 
-int engine_ground(samite_image *im, const char *said, const examples *x, engine_found *out, int *tokens, bool *cut,
-                  samite_error *err)
+/* words: memory and mask. */
+static int ground(samite_image *im, const engine_tensor *words, const examples *x, engine_found *out, samite_error *err)
 {
     samite_model *m = im->model;
-    engine_words words = {.said = NULL};
     engine_tensor in[ENGINE_FEATURES + 4] = {{0}}, *boxes = in + ENGINE_FEATURES + 2;
     int inputs = ENGINE_FEATURES + 2 + (m->parts->boxes ? 2 : 0);
     *out = (engine_found){.out = {{.name = "pred_logits"}, {.name = "pred_boxes"}, {.name = "pred_masks"},
                                   {.name = "presence_logit_dec"}}};
     int code = give_boxes(im, x, boxes, err);
-    if (!code)
-        code = encode_words(im, said, &words, err);
-    *tokens = words.tokens;
-    *cut = words.cut;
     image_stage(im, "ground", 1);
     if (!code)
-        code = part_ready(m, EXPORT_HEAD, err);
+        code = engine_part_ready(m, EXPORT_HEAD, err);
     memcpy(in, im->features, sizeof im->features);
-    in[ENGINE_FEATURES] = words.out[0];
-    in[ENGINE_FEATURES + 1] = words.out[1];
+    in[ENGINE_FEATURES] = words[0];
+    in[ENGINE_FEATURES + 1] = words[1];
     in[ENGINE_FEATURES + 1].name = "text_attention_mask_float";
     if (!code)
         code = engine_run(m->parts->part[EXPORT_HEAD], in, inputs, out->out, 4, err);
     if (!code)
         code = read_found(out, &m->n->net->c, err);
-    words_free(&words);
     engine_tensor_free(&boxes[0]);
     engine_tensor_free(&boxes[1]);
     if (code)
         engine_found_free(out);
+    return code;
+}
+
+int engine_ground(samite_image *im, const char *said, const examples *x, engine_found *out, int *tokens, bool *cut,
+                  samite_error *err)
+{
+    engine_words words;
+    *out = (engine_found){.queries = 0};
+    int code = encode_words(im, said, &words, err);
+    *tokens = words.tokens;
+    *cut = words.cut;
+    if (!code)
+        code = ground(im, words.out, x, out, err);
+    words_free(&words);
+    return code;
+}
+
+int engine_ground_values(samite_image *im, const float *words, int tokens, const examples *x, engine_found *out,
+                         samite_error *err)
+{
+    int64_t n = im->model->parts->prompt, d = im->model->n->net->c.d;
+    engine_tensor w[2] = {{.name = "text_memory_resized"}, {.name = "text_attention_mask"}};
+    *out = (engine_found){.queries = 0};
+    int code = engine_make(&w[0], DT_F32, 3, (int64_t[]){n, 1, d}, err);
+    if (!code)
+        code = engine_make(&w[1], DT_F32, 2, (int64_t[]){1, n}, err);
+    if (!code) {
+        memset(w[0].data, 0, engine_bytes(&w[0]));
+        memcpy(w[0].data, words, sizeof(float) * (size_t)((tokens < n ? tokens : n) * d));
+        for (int64_t i = 0; i < n; i++)
+            ((float *)w[1].data)[i] = i >= tokens;
+        code = ground(im, w, x, out, err);
+    }
+    engine_tensor_free(&w[0]);
+    engine_tensor_free(&w[1]);
     return code;
 }
 

@@ -33,26 +33,40 @@ static const char *file_of(const char *path)
         {"preprocessing", "RGB, resized to the input's size without keeping the aspect ratio, (x / 255 - 0.5) / 0.5"}, \
         {NULL, NULL}}
 
-static part_options part_options_of(const samite_export_options *o, int batch)
+/* What may be free in a part: the number of pictures and prompts, or of points. Parts about one object stay that. */
+static const char *symbol_of(export_part p)
 {
-    return (part_options){.batch = batch, .prompt = o->prompt_length, .boxes = o->boxes, .points = o->points,
-                          .trunk = export_trunk(o)};
+    return p < EXPORT_DETECTOR ? "batch" : "points";
+}
+
+static bool is_free(export_part p, const samite_export_options *o)
+{
+    return p < EXPORT_DETECTOR ? o->batch < 0 : p == EXPORT_CLICK && o->points < 0;
+}
+
+static part_options part_options_of(const samite_export_options *o, export_part p)
+{
+    int batch = p < EXPORT_DETECTOR ? o->batch : 1;
+    return (part_options){.batch = batch < 0 ? 2 : batch, .prompt = o->prompt_length, .boxes = o->boxes,
+                          .points = o->points < 0 ? 2 : o->points, .trunk = export_trunk(o)};
 }
 
 /* ---- ONNX ---- */
 
-/* The part, and where the batch is free the same for another batch, from which follows what depends on it. */
+/* The part, and where something is free the same with another number of it, from which follows what depends on it. */
 static int make_graphs(graph *g, graph *other, const samite_model *m, export_part p, const samite_export_options *o,
                        samite_error *err)
 {
-    bool any = o->batch < 0;
-    part_options options = part_options_of(o, any ? 2 : o->batch);
+    bool any = is_free(p, o);
+    part_options options = part_options_of(o, p);
     int code = export_part_graph(g, m->n->net, p, &options, err);
-    options.batch = 3;
+    options.batch += p < EXPORT_DETECTOR;
+    options.points++;
     if (!code && any)
         code = export_part_graph(other, m->n->net, p, &options, err);
-    if (!code && any && (g->values != other->values || g->nodes != other->nodes))
-        code = fail(err, SAMITE_FAILED, "%s: its steps depend on the number of pictures", export_part_name(p));
+    const char *depends = !code && any ? graph_same_but_sizes(g, other) : NULL;
+    if (depends)
+        code = fail(err, SAMITE_FAILED, "%s: %s depend on the number of %s", export_part_name(p), depends, symbol_of(p));
     return code;
 }
 
@@ -69,7 +83,8 @@ static int write_graph(graph *g, const graph *other, const samite_model *m, expo
                        .plain = plain,
                        .half = o->half != 0,
                        .external = o->external > 0 || (!o->external && bytes > INSIDE_LIMIT),
-                       .other = o->batch < 0 ? other : NULL,
+                       .other = is_free(p, o) ? other : NULL,
+                       .symbol = symbol_of(p),
                        .meta = (const char *const(*)[2])meta,
                        .values = values_of,
                        .user = m->n};
@@ -116,7 +131,7 @@ static int write_file(const samite_model *m, export_part p, const samite_export_
     int code = path ? write_part(m, p, path, o, plain, err)
                     : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
     if (!code)
-        code = onnx_check(path, o->batch < 0, err);
+        code = onnx_check(path, is_free(p, o), err);
     free(path);
     return code;
 }
@@ -134,6 +149,8 @@ static int write_parts(samite_model *m, const samite_export_options *options, pa
     options_copy(&o, sizeof o, options, options->size);
     if (o.batch < -1 || o.batch > 64)
         return fail(err, SAMITE_USAGE, "a batch of %d: expected 1 to 64, or -1 for any", o.batch);
+    if (o.points < -1 || o.points > 64)
+        return fail(err, SAMITE_USAGE, "%d points: expected 1 to 64, or -1 for any number", o.points);
     int code = make_folders(o.folder, err);
     if (!code && export_wanted(&o, EXPORT_HEAD) && !m->n->available[PART_MASK_HEAD])
         code =
@@ -163,7 +180,7 @@ int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_e
 static int write_paddle(const samite_model *m, export_part p, const samite_export_options *o, samite_error *err)
 {
     graph g;
-    part_options options = part_options_of(o, 1);
+    part_options options = part_options_of(o, p);
     char *prefix = path_join(o->folder, export_part_name(p)), *json = config_to_json(&m->n->net->c);
     META(notes, m, p, json);
     int code = export_part_graph(&g, m->n->net, p, &options, err);

@@ -109,7 +109,7 @@ static int boxes_of(checking *c, engine_tensor *boxes, engine_tensor *labels)
 /* A point, the corners of a box, and the rest missing; a mask that is half inside. */
 static int click_of(checking *c, const char *name, engine_tensor *t)
 {
-    int64_t n = c->o->points ? c->o->points : 4, side = 4 * config_tokens(&c->m->n->net->c);
+    int64_t n = c->o->points > 0 ? c->o->points : 4, side = 4 * config_tokens(&c->m->n->net->c);
     float s = (float)c->m->n->net->c.image;
     const float xy[] = {0.2f * s, 0.3f * s, 0.7f * s, 0.8f * s, 0.5f * s, 0.4f * s};
     const int64_t kinds[] = {2, 3, 1};

@@ -66,9 +66,7 @@ int samite_video_open(samite_video **out, samite_model *m, const samite_video_op
     if (options)
         options_copy(&o, sizeof o, options, options->size);
     int code = check_options(&o, err);
-    if (!code && m->parts)
-        code = fail(err, SAMITE_USAGE, "video needs the native engine");
-    if (!code && !native_has(m->n, PARTS_VIDEO))
+    if (!code && !m->parts && !native_has(m->n, PARTS_VIDEO))
         code = fail(err, SAMITE_INPUT, "%s has no tracker or no mask head: video cannot be followed with it",
                     m->n->source);
     if (code)
@@ -79,8 +77,12 @@ int samite_video_open(samite_video **out, samite_model *m, const samite_video_op
     track_options inside = to_inside(&o);
     v->model = m;
     code = image_new(&v->im, m, err);
+    if (!code && m->parts)
+        code = engine_track_open(v->im, err);
     if (!code)
         code = session_open(&v->s, m->n->net, &inside, o.frames, err);
+    if (!code && m->parts)
+        v->s->tables.e = &v->im->outside;
     if (!code) {
         v->s->may_turn = o.may_turn;
         code = limit_objects(v, o.memory_limit, err);
@@ -237,7 +239,7 @@ static int encode(samite_video *v, const samite_pixels *px, samite_error *err)
     pixels p = {.width = px->width, .height = px->height, .rgb = px->rgb};
     int side = v->model->n->net->c.image;
     double start = seconds_now();
-    int code = image_prepare(v->im, PARTS_VIDEO, err);
+    int code = v->model->parts ? 0 : image_prepare(v->im, PARTS_VIDEO, err);
     if (!code)
         code = v->s->o.official ? official_picture(v->im->input, &p, side, err)
                                 : preprocess(v->im->input, &p, side, err);

@@ -197,7 +197,7 @@ static void parts_for_video(void **state)
         o.each = note_compared;
         o.user = &s;
         assert_int_equal(samite_export_check(m, &o, &e), 0);
-        assert_int_equal(s.count, 8 + 3 + 1 + 4 + 3);
+        assert_int_equal(s.count, 8 + 4 + 1 + 4 + 3);
         o.parts = SAMITE_PARTS_MEMORY & ~0x20u;
         assert_int_equal(samite_export_check(m, &o, &e), SAMITE_USAGE);
         assert_non_null(strstr(e.text, "pix_feat"));

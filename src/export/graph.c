@@ -399,3 +399,18 @@ void graph_prune(graph *g)
             g->value[n->in[k]].used = true;
     }
 }
+
+const char *graph_same_but_sizes(const graph *a, const graph *b)
+{
+    if (a->values != b->values || a->nodes != b->nodes)
+        return "its steps";
+    for (int i = 0; i < a->values; i++)
+        if (a->value[i].from != b->value[i].from ||
+            ((a->value[i].from == FROM_PARAM || a->value[i].from == FROM_NUMBERS) &&
+             !has_shape(&a->value[i], b->value[i].axes, b->value[i].dim)))
+            return "its constants";
+    for (int i = 0; i < a->nodes; i++)
+        if (a->node[i].op != b->node[i].op || memcmp(a->node[i].n, b->node[i].n, sizeof a->node[i].n) != 0)
+            return "what its steps do";
+    return NULL;
+}

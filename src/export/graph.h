@@ -111,6 +111,9 @@ int g_cast(graph *g, int x, dtype type);
 int g_node(graph *g, gnode n, dtype type, int axes, const int64_t *dim);
 
 int64_t graph_count(const gvalue *v);          /* elements */
+/* NULL when `b` is the same graph as `a` but for sizes that only inputs tell: a file with free dimensions can stand for
+ * both. Else what depends on them besides. */
+const char *graph_same_but_sizes(const graph *a, const graph *b);
 /* Marks what the outputs need, and only that. */
 void graph_prune(graph *g);
 

@@ -19,7 +19,7 @@ static const part_io parts[EXPORT_PARTS] = {
      {"image_embed", "high_res_feats_0", "high_res_feats_1", "point_coords", "point_labels", "mask_input",
       "has_mask_input"},
      {"masks", "iou_predictions", "object_score_logits", "object_tokens"}},
-    {"tracker_neck", {"trunk_features"}, {"pix_feat", "high_res_feats_0", "high_res_feats_1"}},
+    {"tracker_neck", {"trunk_features"}, {"pix_feat", "high_res_feats_0", "high_res_feats_1", "image_embed"}},
     {"memory_attention",
      {"pix_feat", "memory_maps", "memory_ages", "memory_pointers", "pointer_distances"},
      {"image_embed"}},

@@ -77,6 +77,18 @@ static int places_of(building *b, int coords, int known, int64_t n)
     return g_binary(g, P_ADD, xy, middle);
 }
 
+/* [1, n] */
+static int ones(graph *g, int64_t n)
+{
+    float *one = malloc(sizeof *one * (size_t)n);
+    for (int64_t i = 0; one && i < n; i++)
+        one[i] = 1;
+    int v = one ? graph_numbers(g, DT_F32, 2, (int64_t[]){1, n}, one)
+                : graph_fail(g, SAMITE_RESOURCE, "not enough memory to export the model");
+    free(one);
+    return v;
+}
+
 static void point_inputs(building *b, point_values *v)
 {
     graph *g = b->g;
@@ -89,7 +101,7 @@ static void point_inputs(building *b, point_values *v)
                         run_input(b->r, NULL, 2, (int64_t[]){all, d})};
     known = g_binary(g, P_MAX, known, graph_scalar(g, 0));
     lower_bind_last(&b->l, v->at, places_of(b, coords, known, n));
-    lower_bind_last(&b->l, v->there, g_expand(g, known, 2, (int64_t[]){all, d}));
+    lower_bind_last(&b->l, v->there, g_binary(g, P_MUL, known, ones(g, d)));
     lower_bind_last(&b->l, v->says, g_node(g, gather, DT_F32, 2, (int64_t[]){all, d}));
 }
 

@@ -13,10 +13,14 @@ void build_tracker_neck(building *b)
     encoded_image im = {.trunk = build_map_input(b, "trunk_features", 1, c->vit_dim, t),
                         .codes = run_constant(b->r, 3, (int64_t[]){t, t, c->d})};
     sam3_click_image(b->r, b->m, &im, &out);
-    if (run_ok(b->r))
-        build_click_levels(b, out.image, &out, "pix_feat");
-    else
+    if (!run_ok(b->r)) {
         build_lower(b);
+        return;
+    }
+    tensor *unseen = reshape(b->r, sam3_unseen(b->r, b->m, &out), 4, out.image->dim);
+    build_click_levels(b, out.image, &out, "pix_feat");
+    if (!b->g->error.code)
+        graph_output(b->g, lower_first(&b->l, unseen), "image_embed");
 }
 
 /* ---- looking back ---- */

@@ -292,8 +292,7 @@ static void put_max_pool2(emitter *e, const gnode *n, const char *op)
     onnx_attribute_ints(e->w, "strides", (int64_t[]){2, 2}, 2);
 }
 
-/* The shape of a node's output where -1 is not allowed: with a free batch its first number comes from the first input.
- */
+/* The shape of a node's output where -1 is not allowed: with a free batch its first number comes from the first input. */
 static const char *full_shape(emitter *e, const gnode *n)
 {
     static const char batch[] = "batch/size", whole[] = "batch/shape";
@@ -550,7 +549,7 @@ static void put_values(emitter *e)
         int v = i < g->inputs ? g->input[i] : g->output[i - g->inputs];
         dims_of(e, v, dim);
         onnx_value(e->w, i < g->inputs ? ONNX_INPUT : ONNX_OUTPUT, name_of(e, v), g->value[v].type, g->value[v].axes,
-                   dim, "batch");
+                   dim, e->o->symbol);
     }
 }
 
@@ -573,7 +572,8 @@ static void put_shapes(emitter *e)
         if (is_output(e->g, i) || !v->used || v->from != FROM_NODE || !plain_shape(e, i))
             continue;
         dims_of(e, i, dim);
-        onnx_value(e->w, ONNX_INNER, v->name, e->half && e->half[i] ? DT_F16 : v->type, v->axes, dim, "batch");
+        onnx_value(e->w, ONNX_INNER, v->name, e->half && e->half[i] ? DT_F16 : v->type, v->axes, dim,
+                   e->o->symbol);
     }
 }
 

@@ -12,7 +12,8 @@ typedef struct onnx_options {
     bool        external;              /* weights in a file of their own */
     bool        plain;                 /* norms as single steps, for converters that know no LayerNormalization */
     bool        half;                  /* weights and most arithmetic in f16; inputs and outputs stay f32 */
-    const graph *other;                /* the same part traced with another batch: dimensions that differ are free */
+    const graph *other;                /* the same part traced with another size: dimensions that differ are free */
+    const char *symbol;                /* their name, "batch" */
     const char *const (*meta)[2];      /* pairs; NULL, NULL at the end */
     param_values values;
     void        *user;

@@ -300,6 +300,7 @@ static void neck_part(const native *n, run *r, io *x)
     if (!run_ok(r))
         return;
     map_output(x, "pix_feat", c.image);
+    map_output(x, "image_embed", reshape(r, sam3_unseen(r, n->net, &c), 3, (int64_t[]){t, t, d}));
     map_output(x, "high_res_feats_0", c.fine0);
     map_output(x, "high_res_feats_1", c.fine1);
 }

@@ -43,12 +43,12 @@ static bool make(detections *d, int queries)
     return d->logits && d->corners && d->query && d->scores && d->boxes;
 }
 
-static void read_queries(detections *d, const decoder_output *found, float least)
+static void read_queries(detections *d, const float *logits, const float *boxes, float presence, float least)
 {
     for (int q = 0; q < d->queries; q++) {
-        const float *b = found->boxes->data + 4 * q;
+        const float *b = boxes + 4 * q;
         float *to = d->corners + 4 * q;
-        d->logits[q] = with_presence(found->logits->data[q], found->presence->data[0]);
+        d->logits[q] = with_presence(logits[q], presence);
         for (int k = 0; k < 2; k++) {
             to[k] = b[k] - 0.5f * b[2 + k];
             to[2 + k] = b[k] + 0.5f * b[2 + k];
@@ -132,6 +132,21 @@ static int read_masks(detections *d, run *r, const sam3 *net, const encoded_imag
     return code;
 }
 
+/* No object twice; then scores and boxes of what is left. */
+static int choose(detections *d, int64_t pixels, const track_options *o, samite_error *err)
+{
+    int code = 0;
+    if (d->count && o->nms > 0)
+        code = drop_doubles(d, pixels, o->nms, err);
+    if (!code && o->nms > 0)
+        mark_dropped(d);
+    for (int i = 0; i < d->count && !code; i++) {
+        d->scores[i] = sigmoid(d->logits[d->query[i]]);
+        memcpy(d->boxes + 4 * i, d->corners + 4 * d->query[i], 4 * sizeof(float));
+    }
+    return code;
+}
+
 static int find(detections *d, run *r, const sam3 *net, const encoded_image *im, tensor *words, const examples *x,
                 const track_options *o, samite_error *err)
 {
@@ -143,19 +158,11 @@ static int find(detections *d, run *r, const sam3 *net, const encoded_image *im,
         return code;
     if (!make(d, (int)g.found.logits->dim[1]))
         return fail(err, SAMITE_RESOURCE, "not enough memory for detections");
-    read_queries(d, &g.found, o->score);
+    read_queries(d, g.found.logits->data, g.found.boxes->data, g.found.presence->data[0], o->score);
     int64_t side = im->level[0]->dim[1];
     if (d->count)
         code = read_masks(d, r, net, im, &g, err);
-    if (!code && d->count && o->nms > 0)
-        code = drop_doubles(d, side * side, o->nms, err);
-    if (!code && o->nms > 0)
-        mark_dropped(d);
-    for (int i = 0; i < d->count && !code; i++) {
-        d->scores[i] = sigmoid(d->logits[d->query[i]]);
-        memcpy(d->boxes + 4 * i, d->corners + 4 * d->query[i], 4 * sizeof(float));
-    }
-    return code;
+    return code ? code : choose(d, side * side, o, err);
 }
 
 int detect(detections *out, run *r, const sam3 *net, const encoded_image *im, tensor *words, const examples *x,
@@ -165,6 +172,33 @@ int detect(detections *out, run *r, const sam3 *net, const encoded_image *im, te
     run_point before = run_save(r);
     int code = find(out, r, net, im, words, x, o, err);
     run_restore(r, before);
+    if (code)
+        detections_free(out);
+    return code;
+}
+
+static int find_elsewhere(detections *d, const grounded_elsewhere *g, int64_t pixels, const track_options *o,
+                          samite_error *err)
+{
+    size_t each = sizeof(float) * (size_t)pixels;
+    if (!make(d, g->queries))
+        return fail(err, SAMITE_RESOURCE, "not enough memory for detections");
+    read_queries(d, g->logits, g->boxes, g->presence, o->score);
+    if (d->count && !(d->masks = malloc(each * (size_t)d->count)))
+        return fail(err, SAMITE_RESOURCE, "not enough memory for %d masks", d->count);
+    for (int i = 0; i < d->count; i++)
+        memcpy(d->masks + i * pixels, g->masks + d->query[i] * pixels, each);
+    return choose(d, pixels, o, err);
+}
+
+int detect_elsewhere(detections *out, const elsewhere *e, int64_t pixels, const float *words, int tokens,
+                     const examples *x, const track_options *o, samite_error *err)
+{
+    grounded_elsewhere g;
+    *out = (detections){0};
+    int code = e->ground(e->user, words, tokens, x, &g, err);
+    if (!code)
+        code = find_elsewhere(out, &g, pixels, o, err);
     if (code)
         detections_free(out);
     return code;

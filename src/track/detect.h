@@ -3,6 +3,7 @@
 #define TRACK_DETECT_H
 
 #include "model/sam3.h"
+#include "track/net.h"
 #include "track/options.h"
 
 typedef struct detections {
@@ -19,6 +20,9 @@ typedef struct detections {
 /* words [1, n, d] and examples (may be NULL) in the picture. Nothing stays in the run. On failure *out is empty. */
 int  detect(detections *out, run *r, const sam3 *net, const encoded_image *im, tensor *words, const examples *x,
             const track_options *o, samite_error *err);
+/* The same computed elsewhere; pixels: of a mask. */
+int  detect_elsewhere(detections *out, const elsewhere *e, int64_t pixels, const float *words, int tokens,
+                      const examples *x, const track_options *o, samite_error *err);
 /* A frame on which nothing is looked for. */
 void detections_free(detections *d);
 

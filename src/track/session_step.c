@@ -49,7 +49,10 @@ static int detect_frame(session *s, const frame_view *v, samite_error *err)
     double start = seconds_now();
     s->last.looked = looks(s, frame);
     int code = 0;
-    if (s->last.looked && found) {
+    if (s->last.looked && found && s->tables.e) {
+        code = detect_elsewhere(&s->last.det, s->tables.e, pixels_of(s), s->words, s->tokens,
+                                session_has_boxes(s, frame) ? &x : NULL, &s->o, err);
+    } else if (s->last.looked && found) {
         run_point before = run_save(r);
         tensor *words = run_input(r, s->words, 3, (int64_t[]){1, s->tokens, s->net->c.d});
         code = detect(&s->last.det, r, s->net, v->encoded, words, session_has_boxes(s, frame) ? &x : NULL, &s->o, err);

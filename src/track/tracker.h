@@ -12,6 +12,7 @@
 
 #include "model/sam3.h"
 #include "track/bank.h"
+#include "track/net.h"
 
 #define TRACKER_POINTS 16      /* more on one frame: the first and the last 8 are used */
 #define TRACKER_BATCH  32      /* most objects computed together; the rest goes in turns, so that memory is bounded */
@@ -22,6 +23,7 @@ typedef struct track_tables {
     float      *rotations;     /* [t * t, d] */
     float      *grid;          /* [t * t, mem_dim] position codes of a memory */
     int         batch;         /* objects computed together at this size */
+    const elsewhere *e;        /* who computes instead of `net`, or NULL; set after track_tables_make */
 } track_tables;
 
 int  track_tables_make(track_tables *t, const sam3 *net, samite_error *err);

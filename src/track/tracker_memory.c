@@ -24,7 +24,7 @@ static int write_some(const track_tables *t, const tracked_frame *f, const page 
         code = plane(user, first + i, masks->data + i * side * side, err);
     if (code)
         return code;
-    tensor *y = memory_encode(f->r, &t->net->memory, f->image->image, masks, hidden + first);
+    tensor *y = net_encode(t->e, f->r, t->net, f->image->image, masks, hidden + first);
     code = run_status(f->r, err);
     int64_t each = code ? 0 : y->dim[1] * y->dim[2];
     for (int i = 0; i < count && !code; i++)
@@ -125,7 +125,7 @@ static int settle_object(const tracker *t, moment *m, int object, int side, sami
     }
     for (int64_t i = 0; i < b->pixels; i++)
         mask[i] = LOGIT_ABSENT;
-    memcpy(pointer, t->tables->net->memory.no_pointer->t.data, sizeof(float) * (size_t)b->d);
+    memcpy(pointer, net_no_pointer(t->tables->e, t->tables->net), sizeof(float) * (size_t)b->d);
     m->score[object] = SCORE_ASKED;
     return 0;
 }

@@ -33,8 +33,7 @@ int tracker_take(const track_tables *t, run *r, const guesses *g, bool several, 
         *out[b].overlap = overlap[chosen];
     }
     if (token && hidden) {
-        tensor *flat = reshape(r, g->tokens, 2, (int64_t[]){batch * MASK_GUESSES, d});
-        tensor *p = memory_pointers(r, &t->net->memory, gather_rows(r, flat, token, batch), hidden);
+        tensor *p = net_pointers(t->e, r, t->net, g, token, hidden);
         code = run_status(r, err);
         for (int64_t b = 0; b < batch && !code; b++)
             memcpy(out[b].pointer, p->data + b * d, sizeof(float) * (size_t)d);
@@ -86,7 +85,7 @@ static void give_up_mask(draft *d)
 static int click(tracker *t, const tracked_frame *f, int object, const clicks *p, samite_error *err)
 {
     guesses g;
-    sam3_click(f->r, t->tables->net, f->image, NULL, p, prior_mask(t, f, object), &g);
+    net_click(t->tables->e, f->r, t->tables->net, f->image, NULL, p, prior_mask(t, f, object), &g);
     draft *d = tracker_draft(t, f->frame, object);
     bool fresh = !d;
     if (fresh && !(d = tracker_new_draft(t, f->frame, object)))
@@ -154,10 +153,11 @@ static int point_at_mask(const tracker *t, const tracked_frame *f, const uint8_t
     int kind = POINT_NONE;
     const sam3 *net = t->tables->net;
     tensor *image = reshape(f->r, f->image->image, 3, (int64_t[]){1, side * side / 256, net->c.d});
-    sam3_click(f->r, net, f->image, image, &(clicks){1, 1, xy, &kind}, memory_mask_prompt(f->r, &net->memory, x), &g);
+    const elsewhere *e = t->tables->e;
+    net_click(e, f->r, net, f->image, image, &(clicks){1, 1, xy, &kind}, net_mask_prompt(e, f->r, net, x), &g);
     int code = tracker_take(t->tables, f->r, &g, false, &(answer){NULL, d->pointer, &d->score, &d->overlap}, err);
     if (!any && !code)
-        memcpy(d->pointer, net->memory.no_pointer->t.data, sizeof(float) * (size_t)t->bank.d);
+        memcpy(d->pointer, net_no_pointer(e, net), sizeof(float) * (size_t)t->bank.d);
     d->score = any ? MASK_SCORE : -MASK_SCORE;
     d->overlap = 1;
     return code;

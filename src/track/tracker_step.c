@@ -69,10 +69,31 @@ static tensor *recalled_places(run *r, tensor *grid, lane *const *all, int count
                  : memory_places_each(r, m, grid, count, age, first->maps, distance, first->pointers);
 }
 
+/* The same, each object by itself. */
+static tensor *look_elsewhere(const elsewhere *e, run *r, lane *const *all, int count)
+{
+    const bank *b = &all[0]->t->bank;
+    const recall *first = all[0]->past;
+    int64_t maps = first->maps * b->tokens * b->width, each = maps + first->pointers * b->d;
+    tensor *tokens = recalled_tokens(r, all, count), *y = run_constant(r, 3, (int64_t[]){count, b->tokens, b->d});
+    samite_error err = {0};
+    for (int i = 0; i < count && run_ok(r); i++) {
+        const recall *p = all[i]->past;
+        const float *own = tokens->data + i * each;
+        int code = e->look(e->user, own, p->age, p->maps, own + maps, p->distance, p->pointers,
+                           y->data + i * b->tokens * b->d, &err);
+        if (code)
+            run_fail(r, code, "%s", err.text);
+    }
+    return y;
+}
+
 /* The picture of f as the objects' memories see it. */
 static tensor *look(const tracked_frame *f, tensor *begun, lane *const *all, int count)
 {
     const tracker *t = all[0]->t;
+    if (t->tables->e)
+        return look_elsewhere(t->tables->e, f->r, all, count);
     tensor *grid = run_input(f->r, t->tables->grid, 2, (int64_t[]){t->bank.tokens, t->bank.width});
     memories past = {.tokens = recalled_tokens(f->r, all, count), .places = recalled_places(f->r, grid, all, count),
                      .pointer_rows = all[0]->past->pointers * (t->bank.d / t->bank.width),
@@ -94,7 +115,8 @@ static int track_some(const tracked_frame *f, tensor *begun, lane *const *all, i
         to[i] = (answer){l->m->mask + l->object * b->pixels, l->m->pointer + l->object * b->d, l->m->score + l->object,
                          l->m->overlap + l->object};
     }
-    sam3_click(f->r, tables->net, f->image, look(f, begun, all, count), &(clicks){count, 1, xy, kind}, NULL, &g);
+    tensor *seen = look(f, begun, all, count);
+    net_click(tables->e, f->r, tables->net, f->image, seen, &(clicks){count, 1, xy, kind}, NULL, &g);
     return tracker_take(tables, f->r, &g, true, to, err);
 }
 
@@ -117,7 +139,8 @@ static int track_lanes(const tracked_frame *f, lane *all, int count, samite_erro
     lane *group[TRACKER_BATCH];
     int code = 0;
     run_point start = run_save(f->r);
-    tensor *begun = memory_begin(f->r, &tables->net->memory, f->image->image, f->image->codes, tables->rotations);
+    tensor *begun = tables->e ? NULL : memory_begin(f->r, &tables->net->memory, f->image->image, f->image->codes,
+                                                    tables->rotations);
     for (int n; !code && (n = next_group(all, count, tables->batch, group)) > 0;) {
         run_point before = run_save(f->r);
         code = track_some(f, begun, group, n, err);
