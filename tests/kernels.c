@@ -305,6 +305,7 @@ typedef struct attention_case {
 } attention_case;
 
 static const attention_case attention_cases[] = {
+    {2, 2, 32, 50, 192, ROPE, 192}, {1, 3, 64, 49, 320, 0, 0},
     {1, 1, 8, 1, 1, 0, 0},
     {1, 2, 16, 5, 3, LOOSE, 0},
     {2, 3, 24, 7, 17, MASK, 0},
@@ -582,6 +583,44 @@ static void check_special(void (*attend)(const attention_args *))
     case_drop(&t);
 }
 
+/* Scores far below |q| |k|, the largest that they could be, and scores that reach it: rows of both kinds and of neither. */
+static void check_bounds(const kernels *k, float size)
+{
+    enum { NQ = 20, NK = 320, DIM = 16 };
+    attention_case s = {1, 1, DIM, NQ, NK, 0, 0};
+    attention_setup t = case_setup(&s);
+    attention_args a = t.a;
+    float y[NQ * DIM], lse[NQ], expected[NQ * DIM], expected_lse[NQ];
+
+    for (int i = 0; i < NQ * DIM; i++)
+        t.q[i] = i % DIM == i / DIM % 4 ? size : 0;
+    for (int i = 0; i < NK * DIM; i++)      /* powers of two: bf16 loses nothing */
+        t.k[i] = i % DIM == 0 ? -size : i % DIM == 1 ? 1.0f / (float)(1 << i / DIM % 4) : i % DIM == 3 ? size : 0;
+    a.scratch = scratch_make(attention_scratch(&a));
+    a.y = expected;
+    a.lse = expected_lse;
+    levels[0]->attention(&a);
+    a.y = y;
+    a.lse = lse;
+    k->attention_bf16(&a);
+    if (relative_error(y, expected, NQ * DIM) > 1.5e-2 || relative_error(lse, expected_lse, NQ) > 1.5e-2)
+        fail_msg("attention_bf16, level %s: size %g, errors %g and %g", k->level, (double)size,
+                 relative_error(y, expected, NQ * DIM), relative_error(lse, expected_lse, NQ));
+    t.q[5 * DIM] = NAN;
+    k->attention_bf16(&a);
+    for (int i = 0; i < NQ; i++)
+        assert_true(isnan(lse[i]) == (i == 5) && isnan(y[i * DIM]) == (i == 5));
+    free(a.scratch);
+    case_drop(&t);
+}
+
+static void test_attention_bounds(void **state)
+{
+    for (int l = 0; l < level_count; l++)
+        for (float size = 0.25f; size < 100; size *= 2)
+            check_bounds(levels[l], size);
+}
+
 static void test_attention_special(void **state)
 {
     for (int l = 0; l < level_count; l++) {
@@ -758,7 +797,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_add),       cmocka_unit_test(test_axpy),           cmocka_unit_test(test_activate),
         cmocka_unit_test(test_bf16),      cmocka_unit_test(test_activate_range), cmocka_unit_test(test_norm),
         cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_bf16),
-        cmocka_unit_test(test_attention_special),
+        cmocka_unit_test(test_attention_special),  cmocka_unit_test(test_attention_bounds),
         cmocka_unit_test(test_attention_backward), cmocka_unit_test(test_attention_differences),
         cmocka_unit_test(test_quantize),           cmocka_unit_test(test_quantize_values),
         cmocka_unit_test(test_product_int8),       cmocka_unit_test(test_winograd),

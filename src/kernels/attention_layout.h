@@ -3,7 +3,7 @@
  * Heads of batch items ("slices") are worked on in waves: the keys and values of one wave are packed, then all its
  * queries attend. A wave is as many slices as fit in WAVE_BYTES, so that a large map with many heads needs little
  * memory and its packed keys stay in cache. Per slice: keys turned to [panel][dim][lanes], values [nk][dim], bias
- * [nq][grid_w + grid_h].
+ * [nq][grid_w + grid_h], the largest squared length of each panel's keys.
  */
 #ifndef KERNELS_ATTENTION_LAYOUT_H
 #define KERNELS_ATTENTION_LAYOUT_H
@@ -18,7 +18,7 @@ enum {
 
 typedef struct attention_layout {
     int64_t keys, width;                /* padded nk and v_dim */
-    int64_t key_floats, value_floats, bias_floats, slice_floats;
+    int64_t key_floats, value_floats, bias_floats, length_floats, slice_floats;
     int64_t slices, wave;               /* all, and at most per wave */
 } attention_layout;
 

@@ -15,7 +15,8 @@ attention_layout attention_layout_of(const attention_args *a)
     l.key_floats = l.keys * a->dim;
     l.value_floats = l.keys * l.width;
     l.bias_floats = a->bias_x ? round_up(a->nq * (a->grid_w + a->grid_h), 16) : 0;
-    l.slice_floats = l.key_floats + l.value_floats + l.bias_floats;
+    l.length_floats = round_up(l.keys / ATTENTION_PAD, 16);
+    l.slice_floats = l.key_floats + l.value_floats + l.bias_floats + l.length_floats;
     l.slices = a->batch * a->heads;
     l.wave = l.slice_floats > 0 ? ATTENTION_WAVE_BYTES / (l.slice_floats * (int64_t)sizeof(float)) : l.slices;
     l.wave = l.wave < 1 ? 1 : l.wave > l.slices ? l.slices : l.wave;

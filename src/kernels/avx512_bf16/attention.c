@@ -19,8 +19,26 @@ typedef struct workspace {
 
 /* ---- packing ---- */
 
-static void pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t h, int64_t first)
+/* NaN if either is. */
+INLINE float larger(float a, float b)
 {
+    return b <= a || a != a ? a : b;
+}
+
+/* dim is a multiple of 16. */
+INLINE float squared_length(const float *row, int64_t dim)
+{
+    vec sum = v_zero();
+
+    for (int64_t d = 0; d < dim; d += VL)
+        sum = v_fma(v_load(row + d), v_load(row + d), sum);
+    return v_sum(sum);
+}
+
+/* Returns the largest squared length of the panel's keys; NaN when one of them is. */
+static float pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t h, int64_t first)
+{
+    float longest = 0;
     uint32_t rows[8 * ATTENTION_MAX_DIM / 2] __attribute__((aligned(32)));
     float turned[ATTENTION_MAX_DIM];
     const float *k = a->k + b * a->k_batch + h * a->dim;
@@ -30,6 +48,8 @@ static void pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t 
         for (int64_t i = 0; i < 8; i++) {
             if (j + i < a->nk) {
                 turn(turned, k + (j + i) * a->k_stride, angles(a, j + i, a->rope_keys), 1, a->dim);
+                float length = squared_length(turned, a->dim);
+                longest = larger(longest, length);
                 narrow_row(rows + i * pairs, turned, a->dim);
             } else {
                 memset(rows + i * pairs, 0, (size_t)pairs * sizeof *rows);
@@ -38,6 +58,7 @@ static void pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t 
         for (int64_t d = 0; d < pairs; d += 8)
             transpose8((float *)to + d * PANEL + j - first, PANEL, (const float *)rows + d, pairs);
     }
+    return longest;
 }
 
 /* Sixteen values of key j as bf16 in the low half of each lane; zero where there is no such key or it is masked. */
@@ -139,12 +160,132 @@ static void gather_values(workspace *w, const task *t, const uint32_t *v, int64_
                        v + c * VL, width, (n + 1) / 2, w->shrink + r, NULL);
 }
 
+/* ---- without looking for the largest score ----
+ *
+ * A score is at most |q| |k|. Relative to that bound weights may be tiny, but bf16 has the exponents of f32: nothing is lost
+ * as long as a row's largest weight is far above the smallest number. Scores then become weights while they are still in
+ * registers, and sums are never rescaled. Where a bound turns out to be too far away the task is done the other way.
+ */
+
+enum { BOUND_MOST = 512 };          /* sums that begin with the bound keep their last bits well enough */
+#define SUM_LEAST 1e-28f            /* about 2^-93, above any sum of weights that were raised to 2^-125 */
+
+/* 2^x for x up to 0 as exp2_coarse, but at least 2^-125. A sum with 1.5 * 2^23 ends in the whole part of x. */
+INLINE vec exp2_bounded(vec x)
+{
+    const vec magic = v_set(12582912);
+    vec t, r, p;
+
+    x = v_max(v_set(-125), x);
+    t = v_add(x, magic);
+    r = v_sub(x, v_sub(t, magic));
+    p = v_fma(r, v_set(0.055171664f), v_set(0.24261112f));
+    p = v_fma(r, p, v_set(0.69326099f));
+    p = v_fma(r, p, v_set(0.99992807f));
+    return _mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+}
+
+/* Weights of TILE_ROWS queries for one panel of keys as pairs, and their sums lane by lane. low: minus the bounds. */
+static __attribute__((noinline)) void weigh_panel(uint32_t *p, float *sums, const float *low, const uint32_t *q, const uint32_t *panel,
+                        int64_t pairs)
+{
+    const __m512i ones = _mm512_set1_epi32(0x3f803f80);
+    vec sum[TILE_ROWS][TILE_VECS];
+
+    UNROLL
+    for (int r = 0; r < TILE_ROWS; r++)
+        UNROLL
+        for (int c = 0; c < TILE_VECS; c++)
+            sum[r][c] = v_set(low[r]);
+    for (int64_t k = 0; k < pairs; k++) {
+        __m512i column[TILE_VECS];
+        UNROLL
+        for (int c = 0; c < TILE_VECS; c++)
+            column[c] = _mm512_loadu_si512(panel + k * PANEL + c * VL);
+        UNROLL
+        for (int r = 0; r < TILE_ROWS; r++) {
+            __m512i x = _mm512_set1_epi32((int)q[r * pairs + k]);
+            UNROLL
+            for (int c = 0; c < TILE_VECS; c++)
+                sum[r][c] = _mm512_dpbf16_ps(sum[r][c], (__m512bh)x, (__m512bh)column[c]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < TILE_ROWS; r++) {
+        vec all = v_load(sums + r * VL);
+        UNROLL
+        for (int c = 0; c < TILE_VECS; c += 2) {
+            __m512bh two = _mm512_cvtne2ps_pbh(exp2_bounded(sum[r][c + 1]), exp2_bounded(sum[r][c]));
+            _mm512_storeu_si512(p + (r * ROW + c * VL) / 2, (__m512i)two);
+            all = _mm512_dpbf16_ps(all, two, (__m512bh)ones);
+        }
+        v_store(sums + r * VL, all);
+    }
+}
+
+/* Puts minus the bound of each query into w->top. false: there is none, or it is too large. */
+static bool find_bounds(workspace *w, const task *t)
+{
+    const attention_args *a = t->a;
+    const float *lengths = (const float *)t->keys + t->l->slice_floats - t->l->length_floats;
+    float key = 0, q[ATTENTION_MAX_DIM];
+
+    if (a->causal || a->key_mask || a->bias_x || a->nk % PANEL)
+        return false;
+    for (int64_t i = 0; i < a->nk / PANEL; i++)
+        key = larger(key, lengths[i]);
+    for (int64_t r = 0; r < t->padded; r++) {
+        for (int64_t d = 0; d < a->dim; d += VL)
+            v_store(q + d, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(
+                               (const __m256i *)(const void *)(w->q + (r * a->dim + d) / 2))), 16)));
+        w->top[r] = -1.01f * sqrtf(key * squared_length(q, a->dim));
+        if (!(w->top[r] > -BOUND_MOST))
+            return false;
+    }
+    return true;
+}
+
+/* false: not done. */
+static bool attend_bounded(workspace *w, const task *t)
+{
+    int64_t pairs = t->a->dim / 2, nk = t->a->nk;
+    float once[TASK_ROWS], *sums = w->tops;
+
+    if (!find_bounds(w, t))
+        return false;
+    for (int64_t r = 0; r < t->padded; r++) {
+        v_store(sums + r * VL, v_zero());
+        once[r] = 1;
+    }
+    memcpy(w->shrink, once, (size_t)t->padded * sizeof *once);
+    for (int64_t first = 0; first < nk; first += KEYS) {
+        int64_t n = least(KEYS, nk - first);
+        for (int64_t at = 0; at < n; at += PANEL)
+            for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
+                weigh_panel(w->p + (r * ROW + at) / 2, sums + r * VL, w->top + r, w->q + r * pairs,
+                            (const uint32_t *)t->keys + (first + at) * pairs, pairs);
+        gather_values(w, t, (const uint32_t *)t->values + first / 2 * t->l->width, n);
+    }
+    for (int64_t r = 0; r < t->padded; r++) {
+        w->sum[r] = v_sum(v_load(sums + r * VL));
+        w->top[r] = -w->top[r];
+        if (r < t->rows && !(w->sum[r] > SUM_LEAST))
+            return false;
+    }
+    store_outputs(w->o, w->top, w->sum, t);
+    return true;
+}
+
 static void attend(const task *t)
 {
     const attention_args *a = t->a;
     int64_t limit = a->causal ? least(a->nk, t->first + t->rows) : a->nk;
     workspace w;
 
+    pack_queries(&w, t);
+    if (attend_bounded(&w, t))
+        return;
     pack_queries(&w, t);
     for (int64_t first = 0; first < limit; first += KEYS) {
         int64_t n = least(KEYS, limit - first);
@@ -174,7 +315,7 @@ static void pack_wave(const attention_args *a, const attention_layout *l, float 
                 first = item % panels * PANEL;
         float *to = scratch + s * l->slice_floats;
         uint32_t *keys = (uint32_t *)to, *values = keys + l->key_floats / 2;
-        pack_keys(keys + first * a->dim / 2, a, b, h, first);
+        to[l->slice_floats - l->length_floats + item % panels] = pack_keys(keys + first * a->dim / 2, a, b, h, first);
         pack_values(values + first / 2 * l->width, a, l, b, h, first);
         if (a->bias_x) {
             int64_t each = (a->nq + panels - 1) / panels;

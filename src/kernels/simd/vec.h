@@ -12,6 +12,13 @@
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
+/* In front of a loop over an array of registers that must not end up in memory. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
 #if defined(__AVX512F__)
 
 typedef __m512 vec;

@@ -33,12 +33,6 @@ INLINE vec dot4(vec sum, veci x, veci w)
 }
 #endif
 
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 8")
-#endif
-
 enum { INT8_COLUMNS = INT8_VECS * VL, INT8_BLOCK_BYTES = 384 << 10, INT8_BLOCK_ROWS = 288 };
 
 INLINE int64_t smaller(int64_t a, int64_t b)
