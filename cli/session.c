@@ -3,6 +3,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -81,10 +82,13 @@ int report(const samite_error *err)
 
 int finish_output(int status)
 {
+    struct pollfd out = {.fd = STDOUT_FILENO};
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
-    say("cannot write standard output: %s", errno ? strerror(errno) : "an earlier write failed");
+    bool gone = errno == EPIPE || (poll(&out, 1, 0) > 0 && out.revents & POLLERR);
+    if (!gone)                   /* a reader such as `head` that has seen enough is no news */
+        say("cannot write standard output: %s", errno ? strerror(errno) : "an earlier write failed");
     return exit_status(SAMITE_RESOURCE);
 }
 

@@ -140,6 +140,7 @@ static void test_strangers(void **state)
         {"P5 3 x", 6, "PNM"},
         {"P5 0 3 255\n", 11, "no pixels"},
         {"P2 2 1 255 3 z", 14, "sample"},
+        {"P3 1 1 200 3 4 201\n", 19, "at most 200"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_refusal((const uint8_t *)cases[i].bytes, cases[i].size, NULL, cases[i].part);

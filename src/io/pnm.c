@@ -134,6 +134,7 @@ static bool make_scale(pnm_reader *r)
     return r->scale != NULL;
 }
 
+/* Samples of binary files that are above maxval count as maxval. */
 static uint8_t to_byte(const pnm_reader *r, uint64_t v)
 {
     uint8_t b = r->scale[v > r->maxval ? r->maxval : v];
@@ -168,6 +169,9 @@ static int read_plain_samples(pixels *out, pnm_reader *r, samite_error *err)
             uint64_t v;
             if (!read_plain(r, &v))
                 return fail_sample(r, err);
+            if (v > r->maxval)
+                return fail(err, SAMITE_INPUT, "%s: damaged PNM: a sample of %llu, and the header says at most %u",
+                            r->src->name, (unsigned long long)v, r->maxval);
             p[c] = to_byte(r, v);
         }
         if (r->channels == 1)
