@@ -10,6 +10,7 @@
 #include "io/decoders.h"
 #include "io/region.h"
 
+#define FORGET_FROM   ((size_t)64 << 10)
 #define LARGEST_CHUNK ((size_t)1 << 30)     /* a strip or tile of a picture that is read in parts */
 
 typedef struct tiff_reader {
@@ -24,6 +25,7 @@ typedef struct tiff_reader {
     unsigned            map_shift;         /* 8, or 0 in old files with 8-bit palettes */
     bool                premultiplied;
     uint8_t            *chunk, *samples;   /* a strip or tile as stored; one row of it as bytes */
+    bool                forget;            /* the source is a mapped file: what was read need not stay in memory */
 } tiff_reader;
 
 static tmsize_t read_bytes(thandle_t handle, void *to, tmsize_t n)
@@ -33,6 +35,8 @@ static tmsize_t read_bytes(thandle_t handle, void *to, tmsize_t n)
     size_t take = n < 0 ? 0 : (uint64_t)n < left ? (size_t)n : (size_t)left;
     if (take)
         memcpy(to, r->src->data + r->at, take);
+    if (r->forget && take >= FORGET_FROM)
+        file_map_drop(r->src->data + r->at, take);
     r->ended_early = r->ended_early || (tmsize_t)take < n;
     r->at += take;
     return (tmsize_t)take;
@@ -365,6 +369,7 @@ int tiff_regions_open(tiff_regions **out, const char *path, samite_error *err)
     int code = file_map_open(&t->map, path, err);
     t->src = (image_source){t->map.data, t->map.size, t->map.path, LARGEST_CHUNK / 8, false};
     t->reader.src = &t->src;
+    t->reader.forget = true;
     if (!code && !(t->reader.tiff = open_source(&t->reader)))
         code = fail_damaged(&t->reader, err);
     if (!code) {
