@@ -7,8 +7,14 @@ samite_test(predict ${every_part})
 if(TARGET samite)
   find_program(PYTHON3 python3 REQUIRED)
   add_test(NAME eval_cli COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_SOURCE_DIR}/eval_cli.py $<TARGET_FILE:samite>)
-  # Against pycocotools itself, where there is one.
-  add_test(NAME eval_pycocotools COMMAND ${PYTHON3} -B ${CMAKE_SOURCE_DIR}/tools/reference/make_eval_fixtures.py compare
-           "$<TARGET_FILE:samite> eval" --count 22)
-  set_tests_properties(eval_pycocotools PROPERTIES SKIP_RETURN_CODE 77)
+  # Against pycocotools, the official evaluator and TrackEval themselves, where these are.
+  foreach(pair compare:pycocotools:22 cgf1:official:4 video:trackeval:4)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 what)
+    list(GET pair 1 name)
+    list(GET pair 2 count)
+    add_test(NAME eval_${name} COMMAND ${PYTHON3} -B ${CMAKE_SOURCE_DIR}/tools/reference/make_eval_fixtures.py ${what}
+             "$<TARGET_FILE:samite> eval" --count ${count})
+    set_tests_properties(eval_${name} PROPERTIES SKIP_RETURN_CODE 77)
+  endforeach()
 endif()

@@ -13,6 +13,7 @@ scikit-image, opencv-python-headless).
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -447,10 +448,13 @@ def main():
     ap.add_argument("--detections", type=int, default=500000)
     ap.add_argument("--masks", action="store_true")
     a = ap.parse_args()
+    needed = {"cgf1": "sam3.eval.cgf1_eval", "video": "trackeval.metrics"}.get(a.what)
     try:
         import pycocotools.mask  # noqa: F401
-    except ImportError:
-        print("skipped: there is no pycocotools")
+        if needed:
+            importlib.import_module(needed)
+    except ImportError as e:
+        print("skipped: %s" % e)
         return 77
     if a.what == "compare":
         compare(a.where, a.count, a.first)
