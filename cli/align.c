@@ -35,6 +35,7 @@ static const option options[] = {
     {"--all", 'a', OPTION_FLAG, AT(all), NULL, .help = "list every tensor, not only those that fail and the worst"},
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "JSON on standard output"},
     ENGINE_OPTIONS(align_settings),
+    ENGINE_CHOICE(align_settings),
     {0}
 };
 
@@ -131,8 +132,10 @@ static void print_summary(const samite_align_summary *sum)
 
 static int check_settings(const align_settings *s, samite_error *err)
 {
-    if (!s->reference == !s->against)
-        return fail(err, SAMITE_USAGE, "give --reference DIR or --against MODEL, one of the two");
+    if (!!s->reference + !!s->against + !!s->engine.name != 1)
+        return fail(err, SAMITE_USAGE, "give --reference DIR, --against MODEL or --engine NAME --parts DIR, one of them");
+    if (s->engine.name && (strcmp(s->engine.name, "native") == 0 || s->against_precision))
+        return fail(err, SAMITE_USAGE, "--engine wants another engine than native, and no --against-precision");
     if (s->against && (!s->image || !s->text))
         return fail(err, SAMITE_USAGE, "--against needs a picture and a prompt: --image FILE --text WORDS");
     if (s->reference && (s->image || s->text || s->against_precision))
@@ -145,10 +148,13 @@ static int check_settings(const align_settings *s, samite_error *err)
 static int open_models(samite_model **m, samite_model **other, const align_settings *s, samite_error *err)
 {
     const char *path;
-    engine_settings second = s->engine;
+    engine_settings first = s->engine, second = s->engine;
     int code = SAMITE_OK;
-    if (s->against || model_path(&path, &s->engine, NULL) == SAMITE_OK)
-        code = open_model(m, &s->engine, err);
+    first.name = first.parts = first.library = first.settings = NULL;
+    if (s->against || s->engine.name || model_path(&path, &first, NULL) == SAMITE_OK)
+        code = open_model(m, &first, err);
+    if (!code && s->engine.name)
+        return open_model(other, &s->engine, err);
     second.model = s->against;
     second.precision = s->against_precision;
     if (!code && s->against)
@@ -222,9 +228,10 @@ static const char details[] =
     "  samite align -m formula:tiny --reference golden/tiny\n"
     "  samite align --reference golden/inputs --photos photos\n"
     "  samite align -m sam3.pt --against sam3-bf16.safetensors --image photo.jpg --text dog --all\n"
-    "  samite align -m sam3.pt --against sam3.pt --against-precision bf16 --image photo.jpg --text dog\n";
+    "  samite align -m sam3.pt --against sam3.pt --against-precision bf16 --image photo.jpg --text dog\n"
+    "  samite align -m sam3.pt --engine ascend --parts npu --image photo.jpg --text dog\n";
 
 const command align_command = {
     "align", "compare every tensor with reference numbers or another model",
-    "align -m MODEL --reference DIR | align -m A --against B --image FILE --text WORDS", details, options, run,
+    "align -m MODEL --reference DIR | align -m A --against B --image FILE --text WORDS | align -m A --engine E --parts DIR", details, options, run,
 };

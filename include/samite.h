@@ -206,7 +206,8 @@ typedef struct samite_align_options {
     size_t             size;
     const char        *reference;      /* folder with prompts.json and *.safetensors, or with tokens.jsonl / pixels.safetensors */
     const char        *photos;         /* folder of the pictures that pixels.safetensors speaks of, or NULL */
-    samite_model      *against;        /* or compare two models of ours on image + text */
+    samite_model      *against;        /* or compare two models of ours on image + text; where it is opened from exported
+                                          parts, every output of every part (image and text may be NULL then) */
     const char        *image, *text;
     double             max_relative, min_cosine;    /* 0 = by the size of the model */
     samite_compared_fn each;           /* called once per tensor */

@@ -155,7 +155,7 @@ int samite_align(samite_model *m, const samite_align_options *options, samite_al
     set_tolerance(&a, m);
     int code;
     if (o.against)
-        code = m ? align_models(&a, m, err) : fail(err, SAMITE_USAGE, "comparing two models needs both");
+        code = m ? (o.against->parts ? align_engine : align_models)(&a, m, err) : fail(err, SAMITE_USAGE, "comparing two models needs both");
     else if (o.reference)
         code = align_folder(&a, m, err);
     else

@@ -40,5 +40,6 @@ int align_pixels(aligner *a, const char *photos, samite_error *err);    /* pixel
 int align_train(aligner *a, samite_model *m, samite_error *err);        /* train_*.safetensors */
 int align_video(aligner *a, samite_model *m, samite_error *err);        /* video_*.json */
 int align_models(aligner *a, samite_model *m, samite_error *err);       /* a->o->against */
+int align_engine(aligner *a, samite_model *m, samite_error *err);       /* the same where that is exported parts */
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api.h"
 #include "base/file.h"
@@ -127,7 +128,11 @@ static int read_parts(config *c, part_engine *e, samite_error *err)
     int code = 0;
     for (int p = 0; p < EXPORT_DETECTOR && !code; p++) {
         char *path = path_of(e->folder, (export_part)p);
-        code = path ? read_part(&all[p], path, (export_part)p, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
+        if (path && access(path, R_OK) != 0)
+            code = fail(err, SAMITE_INPUT, "%s is not there: write it with samite export onnx -m MODEL --out %s", path,
+                        e->folder);
+        else
+            code = path ? read_part(&all[p], path, (export_part)p, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
         if (!code && p && !agree(&all[p], &all[p - 1]))
             code = refuse(path, "it belongs to another model or size than the part before", err);
         if (!code && p == 0)
@@ -209,6 +214,14 @@ char *engine_part_path(const samite_model *m, export_part p)
     char name[64];
     snprintf(name, sizeof name, "%s.%s", export_part_name(p), m->parts->converted ? "om" : "onnx");
     return path_join(m->parts->folder, name);
+}
+
+bool engine_has_part(const samite_model *m, export_part p)
+{
+    char *path = engine_part_path(m, p);
+    bool there = path && access(path, R_OK) == 0;
+    free(path);
+    return there;
 }
 
 int engine_part_ready(samite_model *m, export_part p, samite_error *err)

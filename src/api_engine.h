@@ -63,8 +63,13 @@ int  engine_ground_values(struct samite_image *im, const float *words, int token
                           samite_error *err);
 void engine_found_free(engine_found *f);
 
+bool engine_has_part(const struct samite_model *m, export_part p);
+
 /* api_engine_track.c. Errors name what is missing and the command that exports it. */
 int  engine_check_video(struct samite_model *m, samite_error *err);
+/* One part; video: the image encoder must give what video needs. */
+int  engine_check_part(struct samite_model *m, export_part p, bool video, samite_error *err);
+bool engine_gives_trunk(struct samite_model *m);
 /* Makes im->outside ready for a video. */
 int  engine_track_open(struct samite_image *im, samite_error *err);
 /* The trunk's map to im->tracked and im->clicks. */

@@ -2,7 +2,6 @@
  * time, answered by another engine. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api.h"
 #include "base/text.h"
@@ -68,13 +67,13 @@ static int check_header(samite_model *m, export_part p, const char *path, bool v
     return code;
 }
 
-static int check_part(samite_model *m, export_part p, bool video, samite_error *err)
+int engine_check_part(samite_model *m, export_part p, bool video, samite_error *err)
 {
     char *path = engine_part_path(m, p);
     if (!path)
         return fail(err, SAMITE_RESOURCE, "not enough memory");
     int code = 0;
-    if (access(path, R_OK) != 0)
+    if (!engine_has_part(m, p))
         code = lacking(m, path, "is not there", err);
     else if (!m->parts->converted)
         code = check_header(m, p, path, video, err);
@@ -82,11 +81,18 @@ static int check_part(samite_model *m, export_part p, bool video, samite_error *
     return code;
 }
 
+/* Converted image encoders do not tell; those beside the other parts for video do. */
+bool engine_gives_trunk(samite_model *m)
+{
+    return m->parts->converted ? engine_has_part(m, EXPORT_TRACKER_NECK)
+                               : engine_check_part(m, EXPORT_IMAGE, true, NULL) == 0;
+}
+
 static int check_parts(samite_model *m, const export_part *p, size_t count, bool video, samite_error *err)
 {
     int code = 0;
     for (size_t i = 0; i < count && !code; i++)
-        code = check_part(m, p[i], video, err);
+        code = engine_check_part(m, p[i], video, err);
     return code;
 }
 

@@ -9,28 +9,32 @@
 #include "model/tokenizer.h"
 #include "runtime/engine.h"
 
-#define MOST_VALUES     48
+#define MOST_VALUES      48
+#define SCORE_DIFFERENCE 0.02     /* of scores, in whatever precision */
 
 typedef struct checking {
     samite_model *m;
     const samite_export_options *o;
+    check_request *q;
     engine       *ours, *theirs;
     engine_tensor kept[MOST_VALUES];   /* our outputs of earlier parts, the inputs of later ones */
     int           kept_count;
-    int           compared, outside;
     samite_error *err;
 } checking;
 
 /* ---- comparing ---- */
 
-static double most_allowed(const checking *c)
+static void tell(checking *c, const samite_compared *row)
 {
-    return c->o->half ? 0.05 : 1e-3;      /* of the largest value, or of 1 if that is less */
+    c->q->compared++;
+    c->q->outside += !row->within;
+    if (c->o->each)
+        c->o->each(c->o->user, row);
 }
 
-static double least_allowed(const checking *c)
+static double score_of(float logit, float presence)
 {
-    return c->o->half ? 0.999 : 0.9999;   /* cosine */
+    return 1 / (1 + exp(-(double)logit)) / (1 + exp(-(double)presence));
 }
 
 static void compare(checking *c, const char *part, const engine_tensor *a, const engine_tensor *b)
@@ -53,11 +57,24 @@ static void compare(checking *c, const char *part, const engine_tensor *a, const
     snprintf(name, sizeof name, "%s %s", part, a->name);
     samite_compared row = {.name = name, .max_difference = most, .relative = most / fmax(largest, 1), .cosine = cosine,
                            .note = same ? "" : "another type or shape"};
-    row.within = same && row.relative <= most_allowed(c) && cosine >= least_allowed(c);
-    c->compared++;
-    c->outside += !row.within;
-    if (c->o->each)
-        c->o->each(c->o->user, &row);
+    row.within = same && row.relative <= c->q->most && cosine >= c->q->least;
+    tell(c, &row);
+}
+
+/* Scores as people see them: the last layer's, with presence. Half the numbers of f16 still mean the same scores. */
+static void compare_scores(checking *c, const engine_tensor *ours, const engine_tensor *theirs)
+{
+    const float *x = ours[0].data, *y = theirs[0].data, *px = ours[3].data, *py = theirs[3].data;
+    int64_t layers = ours[3].dim[0], n = engine_count(&ours[0]) / layers, from = (layers - 1) * n;
+    double most = 0;
+    if (engine_count(&theirs[0]) != layers * n || engine_count(&theirs[3]) != layers)
+        return;
+    for (int64_t i = from; i < from + n; i++) {
+        double a = score_of(x[i], px[layers - 1]), b = score_of(y[i], py[layers - 1]);
+        most = fabs(a - b) > most || isnan(b) ? fabs(a - b) : most;
+    }
+    tell(c, &(samite_compared){.name = "scores", .max_difference = most, .relative = most, .cosine = 1, .note = "",
+                               .within = most < SCORE_DIFFERENCE});
 }
 
 /* ---- inputs ---- */
@@ -68,7 +85,9 @@ static int picture(checking *c, engine_tensor *t)
     int code = engine_make(t, DT_F32, 4, (int64_t[]){1, 3, side, side}, c->err);
     float *p = t->data;
     uint32_t noise = 1;
-    for (int64_t i = 0; !code && i < 3 * side * side; i++) {
+    for (int64_t i = 0; !code && c->q->picture && i < 3 * side * side; i++)
+        p[i] = c->q->picture[i % (side * side) * 3 + i / (side * side)];
+    for (int64_t i = 0; !code && !c->q->picture && i < 3 * side * side; i++) {
         int64_t channel = i / (side * side), y = i / side % side, x = i % side;
         noise = noise * 1664525u + 1013904223u;
         p[i] = 0.6f * sinf((float)(x * (channel + 1)) * 0.03f) * cosf((float)y * 0.05f) +
@@ -79,7 +98,7 @@ static int picture(checking *c, engine_tensor *t)
 
 static int words_of(checking *c, engine_tensor *t)
 {
-    static const char said[] = "a brown dog";
+    const char *said = c->q->said ? c->q->said : "a brown dog";
     int n = c->o->prompt_length ? c->o->prompt_length : c->m->n->net->c.context;
     int32_t ids[256];
     bool cut;
@@ -262,6 +281,10 @@ static int check_part(checking *c, const part_io *io, const char *path)
     for (int i = 0; i < outputs; i++) {
         if (!code)
             compare(c, io->name, &ours[i], &theirs[i]);
+    }
+    if (!code && c->q->folder && io == export_io(EXPORT_HEAD))
+        compare_scores(c, ours, theirs);
+    for (int i = 0; i < outputs; i++) {
         engine_tensor_free(&theirs[i]);
         keep(c, &ours[i]);
     }
@@ -276,11 +299,24 @@ static int check_parts(checking *c)
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
         if (!export_wanted(c->o, p))
             continue;
-        char *path = export_path(c->o->folder, (export_part)p);
+        char *path = c->q->folder ? engine_part_path(c->q->folder, (export_part)p)
+                                  : export_path(c->o->folder, (export_part)p);
         code =
             path ? check_part(c, export_io((export_part)p), path) : fail(c->err, SAMITE_RESOURCE, "not enough memory");
         free(path);
     }
+    return code;
+}
+
+int export_compare(samite_model *m, check_request *q, samite_error *err)
+{
+    checking c = {.m = m, .o = q->o, .q = q, .theirs = q->theirs, .err = err};
+    int code = native_engine_open(&c.ours, m->n, err);
+    if (!code)
+        code = check_parts(&c);
+    for (int i = 0; i < c.kept_count; i++)
+        engine_tensor_free(&c.kept[i]);
+    engine_close(c.ours);
     return code;
 }
 
@@ -290,19 +326,14 @@ int samite_export_check(samite_model *m, const samite_export_options *options, s
         return fail(err, SAMITE_USAGE, "samite_export_check: no model or no folder given");
     samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
     options_copy(&o, sizeof o, options, options->size);
-    checking c = {.m = m, .o = &o, .err = err};
+    check_request q = {.o = &o, .most = o.half ? 0.05 : 1e-3, .least = o.half ? 0.999 : 0.9999};
     engine_options e = {.threads = m->options.threads, .library = o.library};
-    int code = engine_open(&c.theirs, o.engine ? o.engine : "onnxruntime", &e, err);
+    int code = engine_open(&q.theirs, o.engine ? o.engine : "onnxruntime", &e, err);
     if (!code)
-        code = native_engine_open(&c.ours, m->n, err);
-    if (!code)
-        code = check_parts(&c);
-    for (int i = 0; i < c.kept_count; i++)
-        engine_tensor_free(&c.kept[i]);
-    engine_close(c.ours);
-    engine_close(c.theirs);
-    if (!code && c.outside)
+        code = export_compare(m, &q, err);
+    engine_close(q.theirs);
+    if (!code && q.outside)
         code = fail(err, SAMITE_FAILED, "%d of %d outputs are out of tolerance (%g of the largest value, cosine %g)",
-                    c.outside, c.compared, most_allowed(&c), least_allowed(&c));
+                    q.outside, q.compared, q.most, q.least);
     return code;
 }

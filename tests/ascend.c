@@ -208,6 +208,29 @@ static void fixed_sizes(void **state)
     computes_like_ours("", 3);
 }
 
+static int align(samite_align_summary *sum, samite_error *e)
+{
+    samite_model *a = open_model("formula:tiny", NULL), *b = open_model(folder, "ascend");
+    samite_align_options o = {.size = sizeof o, .against = b};
+    int code = samite_align(a, &o, sum, e);
+    samite_model_free(a);
+    samite_model_free(b);
+    return code;
+}
+
+/* Every output of every part and the scores; parts of other weights are noticed. */
+static void outputs_are_aligned(void **state)
+{
+    samite_align_summary sum;
+    samite_error e = {0};
+    put_models("");
+    assert_int_equal(align(&sum, &e), 0);
+    assert_int_equal(sum.compared, 7 + 2 + 4 + 1);
+    write_text("text_encoder.om", "formula:tiny,seed=5 text_encoder\n");
+    assert_int_equal(align(&sum, &e), SAMITE_FAILED);
+    assert_true(sum.outside > 0);
+}
+
 static void outputs_of_unknown_size(void **state)
 {
     computes_like_ours("open", 3);
@@ -312,7 +335,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(command_lines), cmocka_unit_test(plain_operations), cmocka_unit_test(wrong_requests),
-        cmocka_unit_test(fixed_sizes), cmocka_unit_test(outputs_of_unknown_size), cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(fixed_sizes), cmocka_unit_test(outputs_are_aligned),
+        cmocka_unit_test(outputs_of_unknown_size), cmocka_unit_test(failures_are_told),
         cmocka_unit_test(absent_devices), cmocka_unit_test(missing_models), cmocka_unit_test(every_code_has_a_hint),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

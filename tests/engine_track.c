@@ -178,12 +178,37 @@ static void missing_parts_are_named(void **state)
     samite_model_free(m);
 }
 
+/* samite align on parts: every output and the scores, made-up inputs or given ones. */
+static void outputs_are_aligned(void **state)
+{
+    samite_error e = {0};
+    samite_align_summary sum;
+    char other_parts[64];
+    if (!have_runtime())
+        skip();
+    samite_model *a = open_model("formula:tiny", NULL), *b = open_model(whole, "onnxruntime");
+    samite_align_options o = {.size = sizeof o, .against = b};
+    assert_int_equal(samite_align(a, &o, &sum, &e), 0);
+    assert_int_equal(sum.compared, 8 + 2 + 4 + 1 + 3 + 4 + 4 + 1 + 4 + 3);
+    o.image = TINY "/scene.png";
+    o.text = "red car";
+    assert_int_equal(samite_align(a, &o, &sum, &e), 0);
+    samite_model_free(b);
+    export_to(other_parts, "formula:tiny,seed=5", 0);
+    o.against = b = open_model(other_parts, "onnxruntime");
+    assert_int_equal(samite_align(a, &o, &sum, &e), SAMITE_FAILED);
+    assert_int_equal(sum.compared, 7 + 2 + 4 + 1);
+    samite_model_free(a);
+    samite_model_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(videos_come_out_the_same),
         cmocka_unit_test(clicks_come_out_the_same),
         cmocka_unit_test(missing_parts_are_named),
+        cmocka_unit_test(outputs_are_aligned),
     };
     return cmocka_run_group_tests(tests, prepare, tear_down);
 }
