@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "api.h"
+#include "track/tracker.h"
 
 #include <cmocka.h>       /* last: it has a macro called fail */
 
@@ -104,6 +105,73 @@ static void forward(samite_image *im)
     assert_int_equal(masks->dim[1], MASKS);
 }
 
+/* A click, then two objects that are followed and remembered. */
+static void follow(samite_image *im, const track_tables *t, const float *values)
+{
+    static const float xy[] = {30, 40, 200, 210};
+    static const int point[] = {POINT_POSITIVE, POINT_NEGATIVE}, none[] = {POINT_NONE, POINT_NONE}, age[] = {6, 0, 1};
+    static const float distance[] = {0.2f, 0.1f};
+    enum { OBJECTS = 2, MAPS = 3, POINTERS = 2 };
+    const sam3 *net = im->model->n->net;
+    int64_t side = config_tokens(&net->c), n = side * side, w = net->c.mem_dim, rows = POINTERS * (net->c.d / w);
+    run *r = im->r;
+    samite_error e = {0};
+    click_image seen;
+    guesses g;
+
+    if (image_encode(im, true, &e))
+        fail_msg("%s", e.text);
+    sam3_click_image(r, net, &im->encoded, &seen);
+    sam3_click(r, net, &seen, NULL, &(clicks){1, 2, xy, point}, NULL, &g);
+    tensor *grid = run_input(r, t->grid, 2, (int64_t[]){n, w});
+    memories past = {.tokens = run_input(r, values, 3, (int64_t[]){OBJECTS, MAPS * n + rows, w}),
+                     .places = memory_places(r, &net->memory, grid, age, MAPS, distance, POINTERS),
+                     .pointer_rows = rows, .rotations = t->rotations};
+    tensor *begun = memory_begin(r, &net->memory, seen.image, seen.codes, t->rotations);
+    sam3_click(r, net, &seen, memory_look(r, &net->memory, begun, &past), &(clicks){OBJECTS, 1, xy, none}, NULL, &g);
+    tensor *masks = run_input(r, values, 4, (int64_t[]){OBJECTS, 16 * side, 16 * side, 1});
+    memory_encode(r, &net->memory, seen.image, masks, (bool[]){false, true});
+    tensor *tokens = reshape(r, g.tokens, 2, (int64_t[]){OBJECTS * MASK_GUESSES, net->c.d});
+    tokens = gather_rows(r, tokens, (int32_t[]){1, 5}, OBJECTS);
+    memory_pointers(r, &net->memory, tokens, (bool[]){true, false});
+    if (run_status(r, &e))
+        fail_msg("%s", e.text);
+}
+
+static void following_takes_no_memory(const char *precision)
+{
+    samite_options o = SAMITE_OPTIONS_INIT;
+    samite_model *m;
+    samite_image *im;
+    samite_error e = {0};
+    track_tables t;
+
+    o.threads = 2;
+    o.precision = precision;
+    o.input_side = 336;
+    if (samite_model_open(&m, "formula:tiny", &o, &e) || image_new(&im, m, &e) ||
+        image_prepare(im, PARTS_IMAGE | PARTS_TRACK, &e) || track_tables_make(&t, m->n->net, &e))
+        fail_msg("%s", e.text);
+    float *values = malloc(sizeof *values * 2 * 384 * 384);
+    for (int i = 0; i < 2 * 384 * 384; i++)
+        values[i] = (float)(i % 397) / 50 - 4;
+    for (int i = 0; i < 336 * 336 * 3; i++)
+        im->input[i] = (float)(i % 1013) / 506 - 1;
+    for (int i = 0; i < 2; i++)
+        follow(im, &t, values);
+    large = largest = 0;
+    counting = true;
+    follow(im, &t, values);
+    counting = false;
+    if (large)
+        fail_msg("%s: %zu requests above %d bytes, the largest of %zu", precision, (size_t)large, SMALL,
+                 (size_t)largest);
+    free(values);
+    track_tables_free(&t);
+    samite_image_free(im);
+    samite_model_free(m);
+}
+
 static void takes_no_memory(const char *precision)
 {
     samite_options o = SAMITE_OPTIONS_INIT;
@@ -162,10 +230,21 @@ static void in_int8(void **state)
     takes_no_memory("int8");
 }
 
+static void video_in_f32(void **state)
+{
+    following_takes_no_memory("f32");
+}
+
+static void video_in_bf16(void **state)
+{
+    following_takes_no_memory("bf16");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(counts), cmocka_unit_test(in_f32), cmocka_unit_test(in_bf16),
-                                       cmocka_unit_test(in_int8)};
+                                       cmocka_unit_test(in_int8), cmocka_unit_test(video_in_f32),
+                                       cmocka_unit_test(video_in_bf16)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,17 +168,27 @@ static tensor *distance_codes(run *r, const float *distance, int pointers, int64
     return t;
 }
 
-/* Rows of `table` in turn, each `times` times. row NULL: 0, 1, 2, .. */
-static tensor *stretch(run *r, tensor *table, const int *row, int count, int64_t times)
+/* Each row `times` times. */
+static tensor *stretch(run *r, tensor *rows, int64_t times)
 {
-    int32_t *index = malloc(sizeof *index * (size_t)(count * times + 1));
+    int64_t count = rows->dim[0] * times;
+    int32_t *index = malloc(sizeof *index * (size_t)(count + 1));
     if (!index)
-        return run_fail(r, SAMITE_RESOURCE, "not enough memory for %d rows", (int)(count * times));
-    for (int64_t i = 0; i < count * times; i++)
-        index[i] = row ? row[i / times] : (int32_t)(i / times);
-    tensor *y = gather_rows(r, table, index, count * times);
+        return run_fail(r, SAMITE_RESOURCE, "not enough memory for %d rows", (int)count);
+    for (int64_t i = 0; i < count; i++)
+        index[i] = (int32_t)(i / times);
+    tensor *y = gather_rows(r, rows, index, count);
     free(index);
     return y;
+}
+
+/* maps [maps or 1, n, width] with one of `rows` [maps, width] added to each. */
+static tensor *add_to_maps(run *r, tensor *maps, tensor *rows)
+{
+    int64_t n = maps->dim[1], width = tensor_cols(maps), count = rows->dim[0];
+    tensor *y = upsample_add(r, reshape(r, rows, 4, (int64_t[]){count, 1, 1, width}),
+                             reshape(r, maps, 4, (int64_t[]){maps->dim[0], n, 1, width}));
+    return reshape(r, y, 3, (int64_t[]){count, n, width});
 }
 
 tensor *memory_places_each(run *r, const memory *m, tensor *grid, int64_t batch, const int *age, int maps,
@@ -188,12 +198,12 @@ tensor *memory_places_each(run *r, const memory *m, tensor *grid, int64_t batch,
     size_t mark = run_mark(r);
     int64_t n = grid->dim[0], rows = m->d / m->width;
     tensor *table = reshape(r, run_param(r, m->age), 2, (int64_t[]){MEMORY_FRAMES, m->width});
-    tensor *y = stretch(r, table, age, (int)batch * maps, n);
-    y = add(r, reshape(r, y, 3, (int64_t[]){batch * maps, n, m->width}), grid);
+    tensor *ages = gather_rows(r, table, age, batch * maps);
+    tensor *y = add_to_maps(r, reshape(r, grid, 3, (int64_t[]){1, n, m->width}), ages);
     y = reshape(r, y, 3, (int64_t[]){batch, maps * n, m->width});
     if (pointers) {
         tensor *t = linear(r, distance_codes(r, distance, (int)batch * pointers, m->d), &m->distance);
-        t = reshape(r, stretch(r, t, NULL, (int)batch * pointers, rows), 3,
+        t = reshape(r, stretch(r, t, rows), 3,
                     (int64_t[]){batch, pointers * rows, m->width});
         y = concat(r, y, t, 1);
     }
@@ -228,19 +238,19 @@ static tensor *fuse(run *r, const fuse_layer *l, tensor *x)
     return add(r, multiply(r, y, run_param(r, l->gamma)), x);
 }
 
-/* Nothing for objects that are seen, `instead` for those that are not, each `times` times: [batch * times, width]. */
-static tensor *where_hidden(run *r, param *instead, const bool *hidden, int64_t batch, int64_t times)
+/* Nothing for objects that are seen, `instead` for those that are not: [batch, width]. */
+static tensor *where_hidden(run *r, param *instead, const bool *hidden, int64_t batch)
 {
     int64_t width = instead->t.dim[1];
     tensor *none = run_constant(r, 2, (int64_t[]){1, width});
-    int *row = malloc(sizeof *row * (size_t)batch);
+    int32_t *row = malloc(sizeof *row * (size_t)batch);
     if (!row)
         return run_fail(r, SAMITE_RESOURCE, "not enough memory for %d objects", (int)batch);
     for (int64_t i = 0; none->data && run_ok(r) && i < width; i++)
         none->data[i] = 0;
     for (int64_t i = 0; i < batch; i++)
         row[i] = hidden[i];
-    tensor *y = stretch(r, concat(r, none, run_param(r, instead), 0), row, (int)batch, times);
+    tensor *y = gather_rows(r, concat(r, none, run_param(r, instead), 0), row, batch);
     free(row);
     return y;
 }
@@ -264,10 +274,8 @@ tensor *memory_encode(run *r, const memory *m, tensor *image, tensor *mask, cons
     for (int i = 0; i < FUSE_LAYERS; i++)
         x = run_keep(r, mark, fuse(r, &m->fuse[i], x));
     tensor *y = reshape(r, linear(r, x, &m->narrow), 3, (int64_t[]){batch, n, m->width});
-    if (any(hidden, batch)) {
-        tensor *t = where_hidden(r, m->no_object, hidden, batch, n);
-        y = add(r, y, reshape(r, t, 3, (int64_t[]){batch, n, m->width}));
-    }
+    if (any(hidden, batch))
+        y = add_to_maps(r, y, where_hidden(r, m->no_object, hidden, batch));
     return run_keep(r, mark, y);
 }
 
