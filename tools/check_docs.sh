@@ -65,7 +65,7 @@ for pair in segment:segment track:video align:align info:models convert:models b
         verdict $? "$name of samite $command is described nowhere"
     done
 done
-for command in segment track info convert align bench doctor export import encode; do options_of "$command"; done | sort -u >"$work/known"
+for command in segment everything track info convert align bench doctor export import encode; do options_of "$command"; done | sort -u >"$work/known"
 printf '%s\n' --help --version >>"$work/known"
 for page in "$here"/docs/{segment,video,align,models,commands,errors,export}.md; do
     for name in $(grep -oE -- '`--[a-z-]+' "$page" | tr -d '`' | sort -u); do
