@@ -81,8 +81,32 @@ static void test_feed_forward(void **state)
         free(p[i].t.data);
 }
 
+/* What is gathered and then projected, against what is projected and then gathered; narrow ones go to the reference. */
+static void test_attention_linear(void **state)
+{
+    enum { BATCH = 2, QUERIES = 37, KEYS = 290, WIDTH = 64, MOST = 24 };
+    (void)state;
+    param p[] = {random_param(2, WIDTH, MOST, 0, 0, 0.3f), random_param(1, WIDTH, 0, 0, 0, 0.3f),
+                 random_param(3, BATCH, QUERIES, WIDTH, 0, 1), random_param(3, BATCH, KEYS, WIDTH, 0, 1),
+                 random_param(3, BATCH, KEYS, MOST, 0, 1)};
+    for (int i = 0; i < 6; i++) {
+        int64_t in = i % 2 ? MOST : MOST / 2;
+        linear_w w = {&p[0], &p[1], 0, in, WIDTH, NULL, NULL};
+        p[0].t.dim[1] = p[0].t.stride = in;
+        run *r = open_run();
+        tensor *q = run_input(r, p[2].t.data, 3, p[2].t.dim), *k = run_input(r, p[3].t.data, 3, p[3].t.dim);
+        tensor *x = run_input(r, p[4].t.data, 3, (int64_t[]){i / 2 % 2 ? 1 : BATCH, KEYS, in});
+        attend_options o = {.heads = i / 4 ? 2 : 1};       /* with two heads both ops are called */
+        tensor *plain = attention(r, q, k, linear(r, x, &w), &o);
+        check(r, attention_linear(r, q, k, x, &w, &o), plain, GEMM_F32);
+        run_close(r);
+    }
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        free(p[i].t.data);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_feed_forward)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_feed_forward), cmocka_unit_test(test_attention_linear)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
