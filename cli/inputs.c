@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -129,14 +130,6 @@ static int cut_length(const char *s, int most)
     return n;
 }
 
-static uint64_t hash_path(const char *s)
-{
-    uint64_t h = 0xCBF29CE484222325u;
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001B3u;
-    return h;
-}
-
 /* Level 0: "photo" of "a/photo.jpg". Level 1: the whole path, "a_photo.jpg". Level 2: "photo-" and a hash. */
 static char *make_name(const char *path, int level)
 {
@@ -159,7 +152,7 @@ static char *make_name(const char *path, int level)
         return name;
     }
     int n = cut_length(base, stem < LONGEST_NAME - 17 ? stem : LONGEST_NAME - 17);
-    return asprintf(&name, "%.*s-%016llx", n, base, (unsigned long long)hash_path(path)) < 0 ? NULL : name;
+    return asprintf(&name, "%.*s-%016llx", n, base, (unsigned long long)hash_bytes(HASH_START, path, strlen(path))) < 0 ? NULL : name;
 }
 
 /* Marks every item whose name another item has too; returns how many, or -1. */

@@ -182,6 +182,7 @@ samite_options library_options(const engine_settings *s)
     o.engine = s->name;
     o.engine_library = s->library;
     o.engine_settings = s->settings;
+    o.low_memory = s->low_memory;
     o.progress = on_progress;
     o.log = on_log;
     return o;
@@ -195,7 +196,10 @@ int open_model(samite_model **out, const engine_settings *s, samite_error *err)
     if (code)
         return code;
     samite_options o = library_options(s);
+    char *folder = s->no_cache ? NULL : samite_cache_folder();
+    o.cache_folder = folder;
     code = samite_model_open(out, path, &o, err);
+    samite_free(folder);
     if (code)
         *out = NULL;
     return code;

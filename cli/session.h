@@ -13,7 +13,7 @@ typedef struct engine_settings {
     const char *name, *parts, *library, *settings;   /* of another engine, see ENGINE_CHOICE */
     int         threads, side;
     uint64_t    memory_limit;
-    bool        quiet;
+    bool        quiet, no_cache, low_memory;
 } engine_settings;
 
 #define MODEL_OPTION(T) \
@@ -35,6 +35,10 @@ typedef struct engine_settings {
      .help = "arithmetic: f32, bf16, int8 or auto (default: f32)", .choices = "f32|bf16|int8|auto"}, \
     {"--memory-limit", 0, OPTION_BYTES, offsetof(T, engine.memory_limit), "SIZE", \
      .help = "most memory for activations, such as 2G (default: no limit)"}, \
+    {"--low-memory", 0, OPTION_FLAG, offsetof(T, engine.low_memory), NULL, \
+     .help = "give weights back once they were used: less memory, slower when more follows"}, \
+    {"--no-cache", 0, OPTION_FLAG, offsetof(T, engine.no_cache), NULL, \
+     .help = "keep no packed weights in the cache folder, and use none"}, \
     QUIET_OPTION(T)
 
 /* For commands that can leave the computing to another engine. */

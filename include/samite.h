@@ -66,8 +66,10 @@ typedef struct samite_options {
     const char        *engine;         /* who computes: NULL or "native"; "onnxruntime[:PROVIDER]" runs exported parts */
     const char        *engine_library; /* path of the engine's library, or NULL = look for it */
     const char        *engine_settings;/* "key=value,key=value" for the provider or device, or NULL */
+    const char        *cache_folder;   /* weights as the network wants them are kept here, for a faster start; NULL = nowhere */
+    int                low_memory;     /* 1: weights that were used are given back, and read again when needed */
 } samite_options;
-#define SAMITE_OPTIONS_INIT {sizeof(samite_options), 0, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
+#define SAMITE_OPTIONS_INIT {sizeof(samite_options), 0, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
 
 /* ---- 2. Model ---------------------------------------------------------------------------------------------------- */
 
@@ -253,6 +255,12 @@ typedef struct samite_machine {
     char     libraries[256];           /* "oneDNN 2.6.3, libjpeg-turbo 2.1.5, ..." */
 } samite_machine;
 SAMITE_API void samite_machine_describe(samite_machine *out);
+
+/* The usual folder for samite_options.cache_folder: $SAMITE_CACHE_DIR, else samite in the user's cache folder; give it back
+ * to samite_free. NULL: $SAMITE_NO_CACHE is set, or there is no such folder. */
+SAMITE_API char *samite_cache_folder(void);
+/* What is kept in `folder`; remove = 1 deletes it. */
+SAMITE_API int samite_cache_survey(const char *folder, int remove, uint64_t *bytes, int *files, samite_error *err);
 
 /* ---- 7. Result files ----------------------------------------------------------------------------------------------- */
 

@@ -75,13 +75,16 @@ int samite_model_open(samite_model **out, const char *path, const samite_options
         options_copy(&m->options, sizeof m->options, options, options->size);
     atomic_init(&m->users, 1);
     pthread_mutex_init(&m->lock, NULL);
-    native_options o = {.side = m->options.input_side, .precision = m->options.precision};
+    pthread_mutex_init(&m->scarce, NULL);
+    native_options o = {.side = m->options.input_side, .precision = m->options.precision,
+                        .cache = m->options.cache_folder};
     int code = set_up_machine(&m->options, err);
     if (!code && m->options.engine && strcmp(m->options.engine, "native") != 0)
         code = engine_model_open(m, path, err);
     else if (!code)
         code = native_open(&m->n, path, &o, err);
     m->options.cpu = m->options.precision = m->options.engine = m->options.engine_library = m->options.engine_settings = NULL;
+    m->options.cache_folder = NULL;
     if (code) {
         samite_model_free(m);
         return code;
@@ -94,15 +97,19 @@ int samite_model_open(samite_model **out, const char *path, const samite_options
 
 void samite_model_free(samite_model *m)
 {
+    samite_error err = {0};
     if (!m || atomic_fetch_sub(&m->users, 1) > 1)
         return;
     engine_model_close(m);
+    if (m->n && native_keep(m->n, &err))
+        model_log(m, "packed weights are not kept for the next start: %s", err.text);
     native_close(m->n);
     for (int i = 0; i < m->known_count; i++) {
         free(m->known[i].text);
         free(m->known[i].values);
     }
     pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->scarce);
     free(m);
 }
 
@@ -324,13 +331,10 @@ int check_words(const samite_model *m, const char *text, samite_error *err)
     return fail(err, SAMITE_USAGE, "the text is empty: give words to look for");
 }
 
-int image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err)
+/* Encodes words that are new. */
+static int encode_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err)
 {
     const sam3 *net = im->model->n->net;
-    if (im->model->parts)
-        return engine_words_value(im, text, out, tokens, cut, err);
-    if ((*out = recall_words(im, text, tokens, cut)))
-        return run_status(im->r, err);
     int code = image_prepare(im, PARTS_TEXT, err);
     if (code)
         return code;
@@ -346,5 +350,21 @@ int image_words(samite_image *im, const char *text, tensor **out, int *tokens, b
     code = run_status(im->r, err);
     if (!code)
         remember_words(im->model, text, *out, *cut);
+    return code;
+}
+
+int image_words(samite_image *im, const char *text, tensor **out, int *tokens, bool *cut, samite_error *err)
+{
+    samite_model *m = im->model;
+    if (m->parts)
+        return engine_words_value(im, text, out, tokens, cut, err);
+    if ((*out = recall_words(im, text, tokens, cut)))
+        return run_status(im->r, err);
+    if (!m->options.low_memory)
+        return encode_words(im, text, out, tokens, cut, err);
+    pthread_mutex_lock(&m->scarce);
+    int code = encode_words(im, text, out, tokens, cut, err);
+    native_release(m->n, PARTS_TEXT);
+    pthread_mutex_unlock(&m->scarce);
     return code;
 }

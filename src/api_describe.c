@@ -173,3 +173,15 @@ void samite_machine_describe(samite_machine *out)
     int used = snprintf(out->libraries, sizeof out->libraries, "%s, ", gemm_library());
     io_versions(out->libraries + used, sizeof out->libraries - (size_t)used);
 }
+
+char *samite_cache_folder(void)
+{
+    return pack_cache_folder();
+}
+
+int samite_cache_survey(const char *folder, int remove, uint64_t *bytes, int *files, samite_error *err)
+{
+    if (!folder || !bytes || !files)
+        return fail(err, SAMITE_USAGE, "samite_cache_survey: no folder given");
+    return pack_cache_survey(folder, remove != 0, bytes, files, err);
+}

@@ -24,7 +24,7 @@ ALL = ["--score", "0", "--max-det", "3"]          # something is always found
 def environment(model):
     """Tests run beside each other: waiting threads must not burn time that others need."""
     e = {k: v for k, v in os.environ.items() if k != "SAMITE_MODEL"}
-    e.update({"OMP_WAIT_POLICY": "passive"}, **({"SAMITE_MODEL": model} if model else {}))
+    e.update({"OMP_WAIT_POLICY": "passive", "SAMITE_NO_CACHE": "1"}, **({"SAMITE_MODEL": model} if model else {}))
     return e
 
 

@@ -15,6 +15,7 @@ mkdir "$work/bin"
 ln -s "$samite" "$work/bin/samite"
 export PATH="$work/bin:$PATH"
 unset SAMITE_MODEL
+export SAMITE_CACHE_DIR="$work/cache"
 
 verdict() { # STATUS NAME
     if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $2"; fi

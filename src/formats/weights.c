@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "formats/hf_names.h"
 #include "formats/names.h"
@@ -275,6 +276,19 @@ const char *weights_metadata(const weights *w, const char *key)
         if (strcmp(w->found.notes[i].key, key) == 0)
             return w->found.notes[i].value;
     return NULL;
+}
+
+uint64_t weights_stamp(const weights *w)
+{
+    uint64_t h = HASH_START;
+    for (size_t i = 0; i < w->map_count; i++) {
+        struct stat st = {0};
+        stat(w->maps[i].path, &st);
+        const uint64_t facts[] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec,
+                                  (uint64_t)st.st_ino, (uint64_t)st.st_dev};
+        h = hash_bytes(h, facts, sizeof facts);
+    }
+    return h;
 }
 
 const char *weights_path(const weights *w)

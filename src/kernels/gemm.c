@@ -99,40 +99,81 @@ bool gemm_has(gemm_type type)
     return type == GEMM_F32 || (onednn_ready() && (type == GEMM_BF16 ? onednn_has_bf16() : has_int8()));
 }
 
-gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type)
+static gemm_weights *weights_new(int64_t out, int64_t in, gemm_type type)
 {
-    gemm_weights *w;
-    dnnl_memory_desc_t from = {0};
-    void *data = NULL;
-    bool ok;
+    gemm_weights *w = out < 1 || in < 1 || out > INT32_MAX || in > INT32_MAX || !onednn_ready() ? NULL
+                                                                                               : calloc(1, sizeof *w);
 
-    if (out < 1 || in < 1 || ld < in || out > INT32_MAX || in > INT32_MAX || ld > INT64_MAX / 8 / out ||
-        !onednn_ready())
-        return NULL;
-    w = calloc(1, sizeof *w);
     if (!w)
         return NULL;
     pthread_mutex_init(&w->lock, NULL);
     w->out = out;
     w->in = in;
     w->type = type != GEMM_F32 && onednn_has_bf16() ? dnnl_bf16 : dnnl_f32;
-    if (type == GEMM_INT8 && has_int8()) {
-        w->eight = int8_pack(src, bias, out, in, ld);
-        if (w->eight)
-            return w;
-        gemm_weights_free(w);
-        return NULL;
-    }
-    if (bias) {
-        w->bias = malloc((size_t)out * sizeof *bias);
-        if (w->bias)
-            memcpy(w->bias, bias, (size_t)out * sizeof *bias);
-    }
-    ok = (!bias || w->bias) && choose_format(w) && onednn_matrix(&from, in, out, dnnl_f32, 1, ld) &&
-         onednn_reorder(&w->memory, &w->desc, &from, src) &&
-         dnnl_memory_get_data_handle(w->memory, &data) == dnnl_success;
+    return w;
+}
+
+static bool copy_bias(gemm_weights *w, const float *bias)
+{
+    w->bias = malloc((size_t)w->out * sizeof *bias);
+    if (w->bias)
+        memcpy(w->bias, bias, (size_t)w->out * sizeof *bias);
+    return w->bias != NULL;
+}
+
+static bool pack(gemm_weights *w, const float *src, int64_t ld)
+{
+    dnnl_memory_desc_t from = {0};
+    void *data = NULL;
+    bool ok = choose_format(w) && onednn_matrix(&from, w->in, w->out, dnnl_f32, 1, ld) &&
+              onednn_reorder(&w->memory, &w->desc, &from, src) &&
+              dnnl_memory_get_data_handle(w->memory, &data) == dnnl_success;
+
     onednn_forget(&from);
     w->data = data;
+    return ok;
+}
+
+gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type)
+{
+    gemm_weights *w = ld < in || ld > INT64_MAX / 8 / (out > 0 ? out : 1) ? NULL : weights_new(out, in, type);
+    bool ok = w != NULL;
+
+    if (ok && type == GEMM_INT8 && has_int8())
+        ok = (w->eight = int8_pack(src, bias, out, in, ld)) != NULL;
+    else
+        ok = ok && (!bias || copy_bias(w, bias)) && pack(w, src, ld);
+    if (ok)
+        return w;
+    gemm_weights_free(w);
+    return NULL;
+}
+
+int gemm_pieces(const gemm_weights *w, gemm_piece *out)
+{
+    if (w->eight) {
+        out[0] = (gemm_piece){int8_data(w->eight), int8_bytes(w->eight)};
+        return 1;
+    }
+    out[0] = (gemm_piece){w->data, onednn_bytes(&w->desc)};
+    out[1] = (gemm_piece){w->bias, (size_t)w->out * sizeof *w->bias};
+    return w->bias ? 2 : 1;
+}
+
+gemm_weights *gemm_adopt(const void *stored, size_t bytes, bool bias, int64_t out, int64_t in, gemm_type type)
+{
+    gemm_weights *w = weights_new(out, in, type);
+    bool ok = w != NULL;
+
+    if (ok && type == GEMM_INT8 && has_int8()) {
+        ok = (w->eight = int8_adopt(stored, bytes, out, in)) != NULL;
+    } else if (ok) {
+        ok = choose_format(w);
+        size_t matrix = ok ? onednn_bytes(&w->desc) : 0;
+        ok = ok && bytes == matrix + (bias ? (size_t)out * sizeof(float) : 0) && matrix % sizeof(float) == 0;
+        w->data = (char *)(uintptr_t)stored;
+        ok = ok && (!bias || copy_bias(w, (const float *)(const void *)(w->data + matrix)));
+    }
     if (ok)
         return w;
     gemm_weights_free(w);

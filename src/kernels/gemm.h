@@ -20,6 +20,13 @@ typedef struct gemm_weights gemm_weights;
 gemm_weights *gemm_pack(const float *w, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type);
 void          gemm_weights_free(gemm_weights *w);
 size_t        gemm_weights_bytes(const gemm_weights *w);
+/* Packed weights in a file, for this library version, processor and type only: the pieces of one matrix, and the same from
+ * their bytes one after the other, 64-byte aligned, which must stay and are not copied. NULL also when the size is not
+ * what packing makes here. `bias`: the matrix has one. */
+#define GEMM_PIECES 2
+typedef struct gemm_piece { const void *data; size_t bytes; } gemm_piece;
+int           gemm_pieces(const gemm_weights *w, gemm_piece *out);
+gemm_weights *gemm_adopt(const void *stored, size_t bytes, bool bias, int64_t out, int64_t in, gemm_type type);
 /* x: row stride ldx >= in. y and residual: row stride ldy >= out; y may be `residual`, never x. residual may be NULL.
  * Rows without gaps are faster: with AVX-512 others are copied. GEMM_BF16 is computed in f32 where the CPU has no bf16, GEMM_INT8
  * where it has no AVX2.

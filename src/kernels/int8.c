@@ -13,6 +13,7 @@ struct int8_weights {
     float   *scale, *bias;  /* [padded_out] */
     int32_t *sum;
     size_t   bytes;         /* of all four, one block that begins at w */
+    bool     borrowed;      /* the block belongs to somebody else */
 };
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -20,18 +21,24 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
-static bool take_memory(int8_weights *w)
+static int8_weights *describe(int64_t out, int64_t in)
 {
-    size_t matrix = (size_t)(w->padded_out * w->padded_in), vector = (size_t)w->padded_out * sizeof(float);
+    int8_weights *w = calloc(1, sizeof *w);
 
-    w->bytes = (size_t)round_up((int64_t)(matrix + 3 * vector), ALIGNMENT);
-    w->w = aligned_alloc(ALIGNMENT, w->bytes);
-    if (!w->w)
-        return false;
-    w->scale = (float *)(w->w + matrix);
+    if (!w)
+        return NULL;
+    *w = (int8_weights){.out = out, .in = in, .padded_in = round_up(in, 4), .padded_out = round_up(out, INT8_PANEL)};
+    w->bytes = (size_t)round_up(w->padded_out * w->padded_in + 3 * w->padded_out * (int64_t)sizeof(float), ALIGNMENT);
+    return w;
+}
+
+/* The block becomes the matrix and its vectors. */
+static void divide(int8_weights *w, void *block)
+{
+    w->w = block;
+    w->scale = (float *)(w->w + (size_t)(w->padded_out * w->padded_in));
     w->bias = w->scale + w->padded_out;
     w->sum = (int32_t *)(w->bias + w->padded_out);
-    return true;
 }
 
 /* One output: its largest weight becomes `limit`. */
@@ -59,15 +66,14 @@ static void pack_row(int8_weights *w, int64_t o, const float *row, int limit)
 int8_weights *int8_pack(const float *src, const float *bias, int64_t out, int64_t in, int64_t ld)
 {
     int limit = kernels_get()->int8_limit;
-    int8_weights *w = calloc(1, sizeof *w);
+    int8_weights *w = describe(out, in);
+    void *block = w ? aligned_alloc(ALIGNMENT, w->bytes) : NULL;
 
-    if (!w)
-        return NULL;
-    *w = (int8_weights){.out = out, .in = in, .padded_in = round_up(in, 4), .padded_out = round_up(out, INT8_PANEL)};
-    if (!take_memory(w)) {
+    if (!block) {
         free(w);
         return NULL;
     }
+    divide(w, block);
     if (out % INT8_PANEL)
         memset(w->w + (w->padded_out - INT8_PANEL) * w->padded_in, 0, (size_t)(INT8_PANEL * w->padded_in));
     memset(w->scale, 0, 3 * (size_t)w->padded_out * sizeof *w->scale);
@@ -79,9 +85,27 @@ int8_weights *int8_pack(const float *src, const float *bias, int64_t out, int64_
     return w;
 }
 
+int8_weights *int8_adopt(const void *stored, size_t bytes, int64_t out, int64_t in)
+{
+    int8_weights *w = describe(out, in);
+
+    if (!w || w->bytes != bytes) {
+        free(w);
+        return NULL;
+    }
+    divide(w, (void *)(uintptr_t)stored);
+    w->borrowed = true;
+    return w;
+}
+
+const void *int8_data(const int8_weights *w)
+{
+    return w->w;
+}
+
 void int8_free(int8_weights *w)
 {
-    if (w)
+    if (w && !w->borrowed)
         free(w->w);
     free(w);
 }

@@ -40,20 +40,35 @@ static void transform(float *u, const float *g)
     }
 }
 
-static void pack_output(winograd_weights *w, const float *src, int64_t o)
+enum { AT_ONCE = 64 };          /* inputs transformed together */
+
+/* Input i of output o: its 16 transformed values go to the 16 matrices, whose elements have `size` bytes. */
+static void place(winograd_weights *w, const char *u, size_t size, int64_t o, int64_t i)
 {
     int64_t whole = (w->out + WINOGRAD_PANEL - 1) / WINOGRAD_PANEL * WINOGRAD_PANEL, first = o / WINOGRAD_PANEL * w->in;
+    int64_t at = o % WINOGRAD_PANEL, inside = w->bf16 ? (i / 2 * WINOGRAD_PANEL + at) * 2 + i % 2
+                                                      : i * WINOGRAD_PANEL + at;
 
-    for (int64_t i = 0; i < w->in; i++) {
-        float u[16];
-        transform(u, src + (o * w->in + i) * 9);
-        for (int k = 0; k < 16; k++) {
-            int64_t panel = (k * whole / WINOGRAD_PANEL * w->in + first) * WINOGRAD_PANEL, at = o % WINOGRAD_PANEL;
-            if (w->bf16)
-                kernels_get()->to_bf16((uint16_t *)w->w + panel + (i / 2 * WINOGRAD_PANEL + at) * 2 + i % 2, u + k, 1);
-            else
-                ((float *)w->w)[panel + i * WINOGRAD_PANEL + at] = u[k];
-        }
+    for (int k = 0; k < 16; k++) {
+        int64_t panel = (k * whole / WINOGRAD_PANEL * w->in + first) * WINOGRAD_PANEL;
+        memcpy((char *)w->w + (size_t)(panel + inside) * size, u + (size_t)k * size, size);
+    }
+}
+
+static void pack_output(winograd_weights *w, const kernels *kernel, const float *src, int64_t o)
+{
+    float u[AT_ONCE * 16];
+    uint16_t narrow[AT_ONCE * 16];
+    size_t size = w->bf16 ? sizeof *narrow : sizeof *u;
+
+    for (int64_t first = 0; first < w->in; first += AT_ONCE) {
+        int64_t n = w->in - first < AT_ONCE ? w->in - first : AT_ONCE;
+        for (int64_t i = 0; i < n; i++)
+            transform(u + i * 16, src + (o * w->in + first + i) * 9);
+        if (w->bf16)
+            kernel->to_bf16(narrow, u, n * 16);
+        for (int64_t i = 0; i < n; i++)
+            place(w, w->bf16 ? (const char *)(narrow + i * 16) : (const char *)(u + i * 16), size, o, first + i);
     }
 }
 
@@ -61,6 +76,7 @@ winograd_weights *winograd_pack(const float *src, const float *bias, const conv_
 {
     int64_t whole = (s->out + WINOGRAD_PANEL - 1) / WINOGRAD_PANEL * WINOGRAD_PANEL;
     size_t matrices = (size_t)(16 * whole * s->in) * (bf16 ? 2 : 4), vector = (size_t)whole * sizeof(float);
+    const kernels *kernel = kernels_get();
     winograd_weights *w = calloc(1, sizeof *w);
 
     if (!w)
@@ -80,7 +96,7 @@ winograd_weights *winograd_pack(const float *src, const float *bias, const conv_
         memset(w->w, 0, matrices);
 #pragma omp parallel for schedule(static)
     for (int64_t o = 0; o < s->out; o++)
-        pack_output(w, src, o);
+        pack_output(w, kernel, src, o);
     return w;
 }
 

@@ -5,14 +5,6 @@
 
 #define SAMPLE 64
 
-uint64_t hash_bytes(uint64_t h, const void *data, size_t size)
-{
-    const uint8_t *b = data;
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ b[i]) * 0x100000001B3u;
-    return h;
-}
-
 /* Bytes from the middle of the tensor, or of its middle piece; of one with gaps, its first element. */
 static uint64_t hash_sample(uint64_t h, const weight *w)
 {

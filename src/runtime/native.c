@@ -2,6 +2,7 @@
 #include "runtime/native.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "formats/formula.h"
 #include "runtime/config_file.h"
+#include "runtime/fingerprint.h"
 
 /* "formula:NAME[,seed=N]" */
 static int open_formula(native *n, config *c, const char *path, samite_error *err)
@@ -169,6 +171,17 @@ static int open_into(native *n, const char *path, const native_options *o, samit
     return 0;
 }
 
+/* Packed weights are worth keeping for files only: a formula is made, not read. Failing to is harmless. */
+static void open_cache(native *n, const native_options *o)
+{
+    char key[128];
+    if (!o->cache || !*o->cache || !n->file)
+        return;
+    snprintf(key, sizeof key, "type %d; weights %016" PRIx64 " %016" PRIx64, (int)n->type, native_fingerprint(n),
+             weights_stamp(n->file));
+    n->cache = pack_cache_open(o->cache, key, o->cache_least ? o->cache_least : (size_t)16 << 20);
+}
+
 int native_open(native **out, const char *path, const native_options *o, samite_error *err)
 {
     *out = NULL;
@@ -181,6 +194,7 @@ int native_open(native **out, const char *path, const native_options *o, samite_
         native_close(n);
         return code;
     }
+    open_cache(n, o);
     *out = n;
     return 0;
 }
@@ -208,7 +222,10 @@ void native_close(native *n)
 {
     if (!n)
         return;
+    if (n->cache)
+        pack_cache_finish(n->cache, NULL);
     sam3_close(n->net);
+    pack_cache_close(n->cache);
     weights_close(n->file);
     free(n->source);
     pthread_mutex_destroy(&n->lock);
@@ -302,6 +319,54 @@ static uint64_t layers_in(const registry *g, unsigned parts)
     return n;
 }
 
+static gemm_weights **packed_of(const layer *l)
+{
+    return l->kind == LAYER_LINEAR ? &l->linear->packed : &l->up->packed;
+}
+
+/* The packed products of a part, in the order of the registry; yours to free. NULL: out of memory, or something of it is
+ * missing. */
+static pack_item *products_of(const native *n, int part, size_t *count)
+{
+    const registry *g = &n->net->all;
+    pack_item *list = malloc(sizeof *list * (g->layer_count + 1));
+    *count = 0;
+    for (size_t i = 0; list && i < g->layer_count; i++) {
+        layer *l = &g->layers[i];
+        if ((int)l->part != part || l->kind == LAYER_CONV)
+            continue;
+        bool up = l->kind == LAYER_UP;
+        list[(*count)++] = (pack_item){packed_of(l), up ? 4 * l->up->out : l->linear->out,
+                                       up ? l->up->in : l->linear->in, up || l->linear->b, type_of(n, l)};
+    }
+    return list;
+}
+
+/* Takes the part's products from the cache. What is missing in the file of the model is in none of the cache's either. */
+static void take_from_cache(native *n, int part)
+{
+    size_t count;
+    pack_item *list = n->cache ? products_of(n, part, &count) : NULL;
+    bool fresh = list != NULL;
+    for (size_t i = 0; fresh && i < count; i++)
+        fresh = !*list[i].packed;
+    if (fresh && pack_cache_take(n->cache, part, list, count))
+        n->mapped |= 1u << part;
+    free(list);
+}
+
+static void put_into_cache(native *n, int part)
+{
+    size_t count;
+    pack_item *list = n->cache && !(n->mapped >> part & 1) ? products_of(n, part, &count) : NULL;
+    bool whole = list != NULL;
+    for (size_t i = 0; whole && i < count; i++)
+        whole = *list[i].packed != NULL;
+    if (whole)
+        pack_cache_put(n->cache, part, list, count);
+    free(list);
+}
+
 static int prepare_locked(native *n, unsigned parts, native_progress progress, void *user, samite_error *err)
 {
     registry *g = &n->net->all;
@@ -323,6 +388,60 @@ static int prepare_locked(native *n, unsigned parts, native_progress progress, v
     return 0;
 }
 
+static int prepare_part(native *n, int part, native_progress progress, void *user, samite_error *err)
+{
+    take_from_cache(n, part);
+    int code = prepare_locked(n, 1u << part, progress, user, err);
+    if (!code)
+        put_into_cache(n, part);
+    return code;
+}
+
+/* Counts of packers begin anew: the values are read again. */
+static void release_layer(layer *l)
+{
+    param *w = l->kind == LAYER_CONV ? l->conv->w : l->kind == LAYER_LINEAR ? l->linear->w : l->up->w;
+    param *b = l->kind == LAYER_CONV ? l->conv->b : l->kind == LAYER_LINEAR ? l->linear->b : l->up->b;
+    if (!layer_ready(l))
+        return;
+    if (l->kind == LAYER_CONV) {
+        conv_weights_free(l->conv->packed);
+        l->conv->packed = NULL;
+    } else {
+        gemm_weights_free(*packed_of(l));
+        *packed_of(l) = NULL;
+    }
+    ((entry *)w)->packers++;
+    if (b)
+        ((entry *)b)->packers++;
+}
+
+void native_release(native *n, unsigned parts)
+{
+    registry *g = &n->net->all;
+    pthread_mutex_lock(&n->lock);
+    for (int p = 0; p < PART_COUNT; p++) {
+        if (!(parts >> p & 1) || !n->ready[p])
+            continue;
+        if (n->mapped >> p & 1) {
+            pack_cache_drop(n->cache, p);
+            continue;
+        }
+        if (n->cache)
+            pack_cache_settle(n->cache, p);
+        for (size_t i = 0; i < g->layer_count; i++)
+            if ((int)g->layers[i].part == p)
+                release_layer(&g->layers[i]);
+        n->ready[p] = false;
+    }
+    pthread_mutex_unlock(&n->lock);
+}
+
+int native_keep(native *n, samite_error *err)
+{
+    return n->cache ? pack_cache_finish(n->cache, err) : SAMITE_OK;
+}
+
 bool native_has(const native *n, unsigned parts)
 {
     for (int p = 0; p < PART_COUNT; p++)
@@ -341,7 +460,7 @@ int native_prepare(native *n, unsigned parts, native_progress progress, void *us
         if (!n->available[p])
             code = fail(err, SAMITE_INPUT, "%s has no %s, which this needs", n->source, model_part_name((model_part)p));
         else
-            code = prepare_locked(n, 1u << p, progress, user, err);
+            code = prepare_part(n, p, progress, user, err);
         n->ready[p] = !code;
     }
     pthread_mutex_unlock(&n->lock);

@@ -6,6 +6,7 @@
 
 #include "formats/weights.h"
 #include "model/sam3.h"
+#include "runtime/pack_cache.h"
 
 typedef struct native {
     sam3     *net;
@@ -17,12 +18,16 @@ typedef struct native {
     bool      ready[PART_COUNT];       /* packed */
     uint64_t  loaded, ignored, missing;/* tensors of the file, tensors of the network; computed tables do not count */
     char      misfit[256];             /* "NAME has shape [..], expected [..]" in a part that is not needed, or "" */
+    pack_cache *cache;                 /* packed weights of earlier processes, or NULL */
+    uint64_t  mapped;                  /* parts that came from it, 1 << PART_.. */
     pthread_mutex_t lock;              /* guards ready[] and the preparation */
 } native;
 
 typedef struct native_options {
     int         side;                  /* input side, 0 = the model's own */
     const char *precision;             /* NULL, "f32", "bf16", "int8", "auto" */
+    const char *cache;                 /* folder for packed weights; NULL: they are packed anew */
+    size_t      cache_least;           /* bytes from which a part is kept; 0: 16 MB */
 } native_options;
 
 /* Path as in samite_model_open. Fails when a tensor of the detector is missing or has another shape, naming the first
@@ -41,6 +46,12 @@ int  native_prepare(native *n, unsigned parts, native_progress progress, void *u
 #define PARTS_MASKS  (1u << PART_MASK_HEAD)
 #define PARTS_CLICK  (1u << PART_TRACKER_NECK | 1u << PART_CLICK)
 #define PARTS_TRACK  (PARTS_CLICK | 1u << PART_MEMORY)
+
+/* The weights of these parts are not needed for now: their memory is given back, and preparing them again is cheap where
+ * there is a cache. Nobody may be computing with them. */
+void native_release(native *n, unsigned parts);
+/* Waits until what was packed is kept; a failure only costs time later. */
+int  native_keep(native *n, samite_error *err);
 
 /* Does the checkpoint have all of these parts? */
 bool native_has(const native *n, unsigned parts);
