@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "kernels/gemm.h"
+#include "ops/tensor.h"
 
 #define PACK_FILES 16            /* parts of a model, numbered from 0 */
 
