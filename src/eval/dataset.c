@@ -58,6 +58,12 @@ static int side(const record *n, field f)
     return v >= 1 && v <= INT32_MAX && v == floor(v) ? (int)v : 0;
 }
 
+static void note_first(char *first, size_t room, size_t count, const id_value *id)
+{
+    if (count == 0)
+        id_print(first, room, id);
+}
+
 static bool image_end(reader *r)
 {
     eval_set *s = r->set;
@@ -68,7 +74,8 @@ static bool image_end(reader *r)
     int32_t at = ids_put(&s->image_ids, &n->id[0], &known);
     if (at < 0 || grow(&s->images, (size_t)at, &s->image_room, sizeof *s->images))
         return out_of_memory(r);
-    s->repeated_images += known;
+    if (known)
+        note_first(s->first_image, sizeof s->first_image, s->repeated_images++, &n->id[0]);
     s->images[at] = (eval_image){
         .file_name = name_copy(r, FIELD_FILE_NAME, 0), .text_input = name_copy(r, FIELD_TEXT_INPUT, 2),
         .width = side(n, FIELD_WIDTH), .height = side(n, FIELD_HEIGHT),
@@ -171,12 +178,6 @@ static bool common_fields(reader *r, eval_item *item)
     if (n->flat && r->masks)
         return missing(r, "list of polygons as segmentation", "expected [[x, y, ...], ...], found [x, y, ...]");
     return true;
-}
-
-static void note_first(char *first, size_t room, size_t count, const id_value *id)
-{
-    if (count == 0)
-        id_print(first, room, id);
 }
 
 static bool result_end(reader *r)

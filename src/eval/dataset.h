@@ -37,7 +37,7 @@ typedef struct eval_set {
     /* what was met on the way, for notes */
     size_t      no_area, no_crowd, unknown_images, unknown_categories, repeated_ids, repeated_images, ignore_flags;
     bool        made_categories, matched_by_name;
-    char        first_unknown[64], first_repeated[64];
+    char        first_unknown[64], first_repeated[64], first_image[64];
 } eval_set;
 
 /* How to read. */

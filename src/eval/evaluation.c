@@ -225,7 +225,8 @@ static void note_truth(findings *f, const eval_set *s, const samite_eval_options
                           : "%s: %zu annotations repeat an id (the first: %s); each counts for itself",
                       s->path, s->repeated_ids, s->first_repeated);
     if (s->repeated_images)
-        findings_note(f, "%s: %zu images repeat an id; the last of each counts", s->path, s->repeated_images);
+        findings_note(f, "%s: %zu images repeat an id (the first: %s); the last of each counts", s->path,
+                      s->repeated_images, s->first_image);
     if (s->made_categories)
         findings_note(f, "%s has no \"categories\"; they are taken from the annotations", s->path);
 }
