@@ -21,6 +21,7 @@
 #define BF16_RELATIVE    1.0
 #define BF16_COSINE      0.9995
 #define INT8_COSINE      0.99
+#define SAME_SIDE        0.98
 
 #define MAX_FILES 16
 
@@ -140,6 +141,7 @@ static void set_tolerance(aligner *a, const samite_model *m)
     bool int8 = !exact && m->n->type == GEMM_INT8;
     double relative = exact ? deep ? DEEP_RELATIVE : SHALLOW_RELATIVE : BF16_RELATIVE;
     double cosine = exact ? deep ? DEEP_COSINE : SHALLOW_COSINE : int8 ? INT8_COSINE : BF16_COSINE;
+    a->min_side = exact ? 0 : SAME_SIDE;
     a->max_relative = a->o->max_relative > 0 ? a->o->max_relative : relative;
     a->min_cosine = a->o->min_cosine > 0 ? a->o->min_cosine : cosine;
 }

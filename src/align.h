@@ -14,6 +14,9 @@ typedef struct aligner {
     const samite_align_options *o;
     samite_align_summary *summary;
     double      max_relative, min_cosine;
+    double      min_side;           /* in bf16 and int8, of decided masks: share of values on the same side of 0
+                                       that is enough; else 0 */
+    bool        decided;            /* what is compared now is such a mask */
     tensor_list reference;
     bool       *used;               /* [reference.count] */
     bool        out_of_memory;
@@ -22,6 +25,9 @@ typedef struct aligner {
 
 /* Compares ours [shape `dim`] with the reference tensors `name`, `name`#everyK and `name`#stats, whichever exist. */
 void align_tensor(aligner *a, const char *name, const float *ours, int axes, const int64_t *dim, layout how);
+/* The same for masks after holes were filled and places chosen: there rounding decides about whole regions, so that in
+ * bf16 and int8 the share of values on the same side of 0 counts, as NOTE says. */
+void align_decided(aligner *a, const char *name, const float *ours, int axes, const int64_t *dim);
 /* The same with the other values at hand: both [n]. */
 void align_values(aligner *a, const char *name, const float *ours, const float *theirs, int64_t n);
 /* Index of a reference tensor, or -1. */

@@ -60,7 +60,7 @@ static int compare_masks(clicker *c, const char *title, const guesses *g, const 
         snprintf(name, sizeof name, "click.%.80s.low_res", title);
         align_tensor(c->a, name, low, 3, (int64_t[]){count, side, side}, AS_IS);
         snprintf(name, sizeof name, "click.%.80s.masks", title);
-        align_tensor(c->a, name, wide, 3, (int64_t[]){count, c->im->height, c->im->width}, AS_IS);
+        align_decided(c->a, name, wide, 3, (int64_t[]){count, c->im->height, c->im->width});
     }
     if (!code && !c->first) {
         c->first = low;

@@ -95,9 +95,11 @@ static float *channels_first(const float *x, const int64_t *dim)
 static void compare_values(aligner *a, const char *name, const float *ours, const float *theirs, int64_t n, int64_t step)
 {
     double most = 0, difference = 0, ab = 0, aa = 0, bb = 0;
+    int64_t same_side = 0;
     bool finite = true;
     for (int64_t i = 0; i < n; i++) {
         double x = ours[i * step], y = theirs[i], d = fabs(x - y);
+        same_side += (x > 0) == (y > 0);
         finite = finite && isfinite(x);
         difference = d > difference ? d : difference;
         most = fabs(y) > most ? fabs(y) : most;
@@ -109,6 +111,13 @@ static void compare_values(aligner *a, const char *name, const float *ours, cons
     row.relative = most > 0 ? difference / most : difference;
     row.cosine = aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : aa == bb;
     row.within = finite && row.relative <= a->max_relative && row.cosine >= a->min_cosine;
+    char note[64];
+    if (a->decided && finite && n > 0) {
+        double share = (double)same_side / (double)n;
+        snprintf(note, sizeof note, "%.3f %% on the same side of 0", 100 * share);
+        row.note = note;
+        row.within = row.within || share >= a->min_side;
+    }
     align_row(a, &row);
 }
 
@@ -200,6 +209,13 @@ void align_tensor(aligner *a, const char *name, const float *ours, int axes, con
         compare_stats(a, name, values, count_of(axes, dim), theirs);
     }
     free(turned);
+}
+
+void align_decided(aligner *a, const char *name, const float *ours, int axes, const int64_t *dim)
+{
+    a->decided = a->min_side > 0;
+    align_tensor(a, name, ours, axes, dim, AS_IS);
+    a->decided = false;
 }
 
 void align_skip(aligner *a, const char *prefix)

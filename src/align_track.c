@@ -17,6 +17,7 @@
 
 /* Memories are stored as bf16 on both sides, and made from masks cut at 0: two units in its last place are no difference. */
 #define BF16_STEP 0x1p-6
+#define DECIDED_COSINE 0.995
 
 /* Copies of what the tracker reads of one frame. */
 typedef struct kept { float *image, *fine0, *fine1; } kept;
@@ -106,7 +107,7 @@ static int compare_video_masks(clip *c, const char *prefix, const moment *m, sam
     char name[96];
     snprintf(name, sizeof name, "%s.masks", prefix);
     if (!code)
-        align_tensor(c->a, name, wide, 4, (int64_t[]){c->objects, 1, h, w}, AS_IS);
+        align_decided(c->a, name, wide, 4, (int64_t[]){c->objects, 1, h, w});
     free(wide);
     return code;
 }
@@ -124,10 +125,13 @@ static int compare_memory(clip *c, const char *prefix, const moment *m, samite_e
             int64_t object = i / (b->tokens * b->width), place = i / b->width % b->tokens, channel = i % b->width;
             turned[(object * b->width + channel) * b->tokens + place] = values[i];
         }
-        double limit = c->a->max_relative;
+        double limit = c->a->max_relative, cosine = c->a->min_cosine;
         c->a->max_relative = fmax(limit, BF16_STEP);
+        if (c->a->min_side > 0)     /* made from masks that were decided first */
+            c->a->min_cosine = fmin(cosine, DECIDED_COSINE);
         align_tensor(c->a, name, turned, 4, (int64_t[]){b->objects, b->width, t, t}, AS_IS);
         c->a->max_relative = limit;
+        c->a->min_cosine = cosine;
     }
     bool ok = values && turned;
     free(values);

@@ -105,8 +105,31 @@ static void test_attention_linear(void **state)
         free(p[i].t.data);
 }
 
+static void test_up_linear(void **state)
+{
+    enum { IN = 32, MIDDLE = 24, OUT = 48 };
+    (void)state;
+    param p[] = {random_param(4, IN, MIDDLE, 2, 2, 0.2f), random_param(1, MIDDLE, 0, 0, 0, 1),
+                 random_param(2, OUT, MIDDLE, 0, 0, 0.2f), random_param(1, OUT, 0, 0, 0, 1),
+                 random_param(4, 2, 5, 7, IN, 1)};
+    for (int type = GEMM_F32; type <= GEMM_INT8; type++) {
+        linear_w then = {&p[2], &p[3], 0, MIDDLE, OUT, NULL, NULL};
+        up_w up = {&p[0], &p[1], IN, MIDDLE, NULL, &then, NULL};
+        run *r = open_run();
+        tensor *x = run_input(r, p[4].t.data, 4, p[4].t.dim), *plain = conv_up2_linear(r, x, &up, &then);
+        assert_true(up_w_pack(&up, (gemm_type)type));
+        assert_non_null(up.folded);
+        check(r, conv_up2_linear(r, x, &up, &then), plain, (gemm_type)type);
+        gemm_weights_free(up.packed), gemm_weights_free(up.folded);
+        run_close(r);
+    }
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        free(p[i].t.data);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_feed_forward), cmocka_unit_test(test_attention_linear)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_feed_forward), cmocka_unit_test(test_attention_linear),
+                                       cmocka_unit_test(test_up_linear)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

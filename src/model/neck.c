@@ -15,6 +15,8 @@ void neck_declare(neck *n, registry *g, const char *name, model_part part, const
             declare_up(g, "dconv_2x2", &n->up, d, d / 2);
         }
         declare_conv1(g, "conv_1x1", &n->reduce[i], width[i], c->d);
+        if (i < 2)
+            *(i ? &n->up.then : &n->up1.then) = &n->reduce[i];
         declare_conv(g, "conv_3x3", &n->smooth[i], c->d, c->d, 3, 1, 1, 1);
         if (i == NECK_LEVELS - 1)
             registry_unused(g, from);
@@ -23,13 +25,15 @@ void neck_declare(neck *n, registry *g, const char *name, model_part part, const
     registry_leave(g, mark);
 }
 
+/* Enlarged or halved, then reduced to width d. */
 static tensor *scaled(run *r, const neck *n, tensor *x, int level)
 {
+    const linear_w *reduce = &n->reduce[level];
     switch (level) {
-    case 0: return conv_up2(r, conv_up2(r, x, &n->up0, ACT_GELU), &n->up1, ACT_NONE);
-    case 1: return conv_up2(r, x, &n->up, ACT_NONE);
-    case 2: return x;
-    default: return max_pool2(r, x);
+    case 0: return conv_up2_linear(r, conv_up2(r, x, &n->up0, ACT_GELU), &n->up1, reduce);
+    case 1: return conv_up2_linear(r, x, &n->up, reduce);
+    case 2: return linear(r, x, reduce);
+    default: return linear(r, max_pool2(r, x), reduce);
     }
 }
 
@@ -38,7 +42,7 @@ void neck_forward(run *r, const neck *n, tensor *x, tensor **level, int levels, 
     for (int i = 0; i < levels; i++) {
         run_part(r, "%s.%d", prefix, i);
         size_t mark = run_mark(r);
-        tensor *y = conv(r, linear(r, scaled(r, n, x, i), &n->reduce[i]), &n->smooth[i], ACT_NONE);
+        tensor *y = conv(r, scaled(r, n, x, i), &n->smooth[i], ACT_NONE);
         level[i] = run_keep(r, mark, note(r, y, "%s.%d", prefix, i));
     }
 }

@@ -23,7 +23,7 @@ void registry_free(registry *g)
         else if (l->kind == LAYER_CONV)
             conv_weights_free(l->conv->packed);
         else
-            gemm_weights_free(l->up->packed);
+            gemm_weights_free(l->up->packed), gemm_weights_free(l->up->folded);
     }
     for (size_t i = 0; i < g->count; i++) {
         if (g->entries[i]->p.owned)

@@ -100,17 +100,45 @@ static void up_order(float *rows, float *bias, const up_w *w)
         }
 }
 
+/* rows, bias: as up_order made them; those of the linear layer behind are multiplied in. NULL: out of memory. */
+static gemm_weights *up_fold(const up_w *w, const float *rows, const float *bias, gemm_type type)
+{
+    const linear_w *t = w->then;
+    const float *values = t->w->t.data + t->first * t->in, *shift = t->b ? t->b->t.data + t->first : NULL;
+    float *all = malloc((size_t)(4 * t->out) * (size_t)(w->in + 1) * sizeof *all), *sums = all + 4 * t->out * w->in;
+    gemm_weights *folded = NULL;
+    bool ok = all != NULL;
+
+    for (int64_t tap = 0; tap < 4 && ok; tap++) {
+        ok = gemm(false, false, t->out, w->in, w->out, 1, values, t->in, rows + tap * w->out * w->in, w->in, 0,
+                  all + tap * t->out * w->in, w->in);
+        for (int64_t o = 0; o < t->out; o++) {
+            double sum = shift ? shift[o] : 0;
+            for (int64_t i = 0; i < w->out; i++)
+                sum += (double)values[o * t->in + i] * bias[i];
+            sums[tap * t->out + o] = (float)sum;
+        }
+    }
+    if (ok)
+        folded = gemm_pack(all, sums, 4 * t->out, w->in, w->in, type);
+    free(all);
+    return folded;
+}
+
 bool up_w_pack(up_w *w, gemm_type type)
 {
     float *rows = malloc((size_t)(4 * w->out) * (size_t)(w->in + 1) * sizeof *rows);
+    bool folds = w->then && w->then->in == w->out && w->then->w->t.data && (!w->then->b || w->then->b->t.data);
     if (!rows)
         return false;
     float *bias = rows + 4 * w->out * w->in;
     up_order(rows, bias, w);
     gemm_weights_free(w->packed);
+    gemm_weights_free(w->folded);
     w->packed = gemm_pack(rows, bias, 4 * w->out, w->in, w->in, type);
+    w->folded = folds ? up_fold(w, rows, bias, type) : NULL;
     free(rows);
-    return w->packed != NULL;
+    return w->packed && (!folds || w->folded);
 }
 
 static bool up_use_packed(const up_w *w)
@@ -215,6 +243,30 @@ tensor *conv_up2(run *r, tensor *x, const up_w *w, activation act)
         up_move(pre ? pre : y->data, wide, x, w->out, true);
         if (pre)
             kernels_get()->activate(y->data, pre, act, tensor_count(y));
+    }
+    return op_finish(r, &c, y);
+}
+
+static const op_info conv_up2_linear_op = {"conv_up2_linear", NULL, false};
+
+tensor *conv_up2_linear(run *r, tensor *x, const up_w *w, const linear_w *then)
+{
+    op_call c = {.op = &conv_up2_linear_op, .in = {x}, .inputs = 1};
+
+    if (!run_ok(r) || run_mode_of(r) != RUN || !w->folded || w->then != then || then->adapter || x->axes != 4 ||
+        x->dim[3] != w->in || !is_contiguous(x))
+        return linear(r, conv_up2(r, x, w, ACT_NONE), then);
+    if (!op_begin(r, &c))
+        return run_bad(r);
+    tensor *y = op_output(r, &c, 4, (int64_t[]){x->dim[0], 2 * x->dim[1], 2 * x->dim[2], then->out});
+    int64_t pixels = tensor_rows(x);
+    float *wide = op_scratch_floats(r, tensor_count(y));
+    void *scratch = op_scratch(r, gemm_scratch(w->folded, pixels));
+    c.flops = 2.0 * (double)tensor_count(y) * (double)w->in;
+    if (op_computes(r, y)) {
+        if (!gemm_run(w->folded, wide, 4 * then->out, x->data, x->stride, pixels, ACT_NONE, NULL, scratch))
+            return op_engine_failed(r, &c);
+        up_move(y->data, wide, x, then->out, true);
     }
     return op_finish(r, &c, y);
 }

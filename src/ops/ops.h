@@ -67,11 +67,15 @@ tensor *group_norm(run *r, tensor *x, const norm_w *w, int groups, bool relu);
 tensor *conv(run *r, tensor *x, const conv_w *w, activation act);
 bool    conv_w_pack(conv_w *w, gemm_type type);
 /* Transposed convolution with kernel 2, stride 2: w [in, out, 2, 2] as PyTorch stores it. -> [B, 2h, 2w, out] */
-typedef struct up_w { param *w, *b; int64_t in, out; gemm_weights *packed; } up_w;
+typedef struct up_w { param *w, *b; int64_t in, out; gemm_weights *packed;
+                      const linear_w *then; gemm_weights *folded; } up_w;
 typedef struct conv_attributes { const conv_w *w; activation act; } conv_attributes;
 typedef struct up_attributes { const up_w *w; activation act; } up_attributes;
 tensor *conv_up2(run *r, tensor *x, const up_w *w, activation act);
 bool    up_w_pack(up_w *w, gemm_type type);
+/* linear(conv_up2(x, w), then). RUN: one product with the weights `folded`, which up_w_pack makes where w->then is known
+ * and its values are there; else both ops. */
+tensor *conv_up2_linear(run *r, tensor *x, const up_w *w, const linear_w *then);
 /* Non-overlapping patches as rows: [B, S, S, 3] -> [B, S/p, S/p, 3 p p], each row in order (channel, y, x). */
 tensor *patches(run *r, tensor *x, int patch);
 typedef struct window_attributes { int64_t size; } window_attributes;                  /* patches, window_*: the side */

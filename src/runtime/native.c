@@ -276,12 +276,24 @@ static void release(param *p)
     p->owned = false;
 }
 
+/* Keys and values that the examples and the queries find in the picture: as many rows as it has tokens. */
+static bool reads_picture(const native *n, const linear_w *w)
+{
+    for (int i = 0; i < n->net->decoder.layers; i++)
+        if (w == &n->net->decoder.layer[i].image.k || w == &n->net->decoder.layer[i].image.v)
+            return true;
+    for (int i = 0; i < n->net->geometry.layers; i++)
+        if (w == &n->net->geometry.layer[i].cross.k || w == &n->net->geometry.layer[i].cross.v)
+            return true;
+    return false;
+}
+
 /* Small heads stay in f32: they cost nothing and decide scores and boxes. In int8 are the big products of the two towers
  * and of the fusion encoder, which are nearly all the work. */
 static gemm_type type_of(const native *n, const layer *l)
 {
     if (l->part == PART_DECODER || l->part == PART_GEOMETRY || l->part == PART_CLICK)
-        return GEMM_F32;
+        return n->type != GEMM_F32 && l->kind == LAYER_LINEAR && reads_picture(n, l->linear) ? GEMM_BF16 : GEMM_F32;
     bool big = l->kind == LAYER_LINEAR && (l->part == PART_TRUNK || l->part == PART_TEXT || l->part == PART_FUSION);
     return n->type == GEMM_INT8 && (!big || l->linear == &n->net->trunk.patch_embed) ? GEMM_BF16 : n->type;
 }
@@ -299,7 +311,9 @@ static bool prepare_layer(native *n, layer *l)
     if (layer_ready(l) || ((entry *)w)->missing)
         return true;
     gemm_type type = type_of(n, l);
-    if (!materialise(n, w) || (b && !materialise(n, b)))
+    const linear_w *then = l->kind == LAYER_UP ? l->up->then : NULL;
+    if (!materialise(n, w) || (b && !materialise(n, b)) || (then && !then->packed &&
+        (!materialise(n, then->w) || (then->b && !materialise(n, then->b)))))
         return false;
     bool ok = l->kind == LAYER_LINEAR ? linear_pack(l->linear, type)
             : l->kind == LAYER_CONV ? conv_w_pack(l->conv, type) : up_w_pack(l->up, type);
