@@ -213,12 +213,9 @@ int image_new(samite_image **out, samite_model *m, samite_error *err)
     return 0;
 }
 
-int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
+static int encode(samite_image *im, bool keep_trunk, samite_error *err)
 {
     const sam3 *net = im->model->n->net;
-    answers_forget(im);
-    if (im->model->parts)
-        return engine_encode(im, keep_trunk, err);
     int code = image_prepare(im, PARTS_IMAGE, err);
     if (code)
         return code;
@@ -229,6 +226,21 @@ int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
     tensor *input = run_input(im->r, im->input, 4, (int64_t[]){1, side, side, 3});
     sam3_encode_image(im->r, net, input, keep_trunk, &im->encoded);
     return run_status(im->r, err);
+}
+
+int image_encode(samite_image *im, bool keep_trunk, samite_error *err)
+{
+    samite_model *m = im->model;
+    answers_forget(im);
+    if (m->parts)
+        return engine_encode(im, keep_trunk, err);
+    if (!m->options.low_memory)
+        return encode(im, keep_trunk, err);
+    pthread_mutex_lock(&m->scarce);
+    int code = encode(im, keep_trunk, err);
+    native_release(m->n, 1u << PART_TRUNK);
+    pthread_mutex_unlock(&m->scarce);
+    return code;
 }
 
 int samite_image_replace(samite_image *im, const samite_pixels *px, samite_error *err)

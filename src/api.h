@@ -37,7 +37,7 @@ struct samite_model {
     char             types[128];  /* text of samite_model_info.types */
     part_engine     *parts;   /* another engine computes, or NULL */
     pthread_mutex_t  lock;    /* guards the list of words, and parts being loaded */
-    pthread_mutex_t  scarce;  /* with low_memory: held while the text encoder is in memory */
+    pthread_mutex_t  scarce;  /* with low_memory: held while the trunk or the text encoder is in memory */
     words            known[WORDS_KEPT];
     int              known_count, known_next;
 };

@@ -300,6 +300,28 @@ static void remembers_answers(void **state)
     samite_model_free(m);
 }
 
+static void low_memory_answers_alike(void **state)
+{
+    samite_model *m;
+    samite_image *im;
+    samite_options o = SAMITE_OPTIONS_INIT;
+    samite_error e = {0};
+    o.low_memory = 1;
+    assert_int_equal(samite_model_open(&m, "formula:tiny", &o, &e), 0);
+    assert_int_equal(samite_image_open(&im, m, &scene, &e), 0);
+    for (int i = 0; i < 2; i++) {
+        samite_prompt p = any_prompt(i ? "cat" : "dog");
+        samite_result *a = ask(im, &p), *b = ask(picture, &p);
+        assert_int_equal(samite_image_replace(picture, &scene, &e), 0);
+        assert_close(a, b, 0, 0);
+        samite_result_free(a);
+        samite_result_free(b);
+        assert_int_equal(samite_image_replace(im, &scene, &e), 0);
+    }
+    samite_image_free(im);
+    samite_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +331,7 @@ int main(void)
         cmocka_unit_test(refuses_damage),
         cmocka_unit_test(survives_any_header),
         cmocka_unit_test(remembers_answers),
+        cmocka_unit_test(low_memory_answers_alike),
     };
     return cmocka_run_group_tests(tests, open_picture, close_picture);
 }
