@@ -62,7 +62,21 @@ def tracks():
         assert score(json.dumps(own))["video"]["HOTA"] == 1.0
 
 
+def oddities():
+    """What is accepted, but with a remark."""
+    truth = {"images": [{"id": 1, "width": 9, "height": 9}], "categories": [{"id": 1, "name": "a"}]}
+    with tempfile.TemporaryDirectory() as folder:
+        gt, dt = os.path.join(folder, "gt.json"), os.path.join(folder, "dt.json")
+        with open(gt, "w") as f:
+            json.dump(truth, f)
+        with open(dt, "w") as f:
+            json.dump([{"image_id": 1, "category_id": 1, "bbox": [4, 4, -3, 3], "score": 0.5}], f)
+        said = "".join(run(0, "--gt", gt, "--dt", dt, "--iou", "bbox"))
+        assert "has no annotations" in said and "negative width" in said, said
+
+
 def main():
+    oddities()
     want = json.load(open(os.path.join(GOLDEN, "expected.json")))
     out, _ = run(0, "--gt", GT, "--dt", DT, "--iou", "bbox,segm", "--json")
     got = json.loads(out)

@@ -210,6 +210,7 @@ static bool result_end(reader *r)
     item.score = n->value[FIELD_SCORE];
     item.has_area = !r->by_mask;
     item.area = item.box[2] * item.box[3];
+    r->set->negative_boxes += item.has_box && (item.box[2] < 0 || item.box[3] < 0);
     if (!push_item(r, &item))
         return false;
     if (!r->by_mask && !n->seen[FIELD_SEGMENTATION])

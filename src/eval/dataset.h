@@ -35,7 +35,8 @@ typedef struct eval_set {
     int32_t    *image_order, *category_order;   /* ascending ids */
     pool        texts;
     /* what was met on the way, for notes */
-    size_t      no_area, no_crowd, unknown_images, unknown_categories, repeated_ids, repeated_images, ignore_flags;
+    size_t      no_area, no_crowd, unknown_images, unknown_categories, repeated_ids, repeated_images, ignore_flags,
+        negative_boxes;
     bool        made_categories, matched_by_name;
     char        first_unknown[64], first_repeated[64], first_image[64];
 } eval_set;

@@ -229,6 +229,8 @@ static void note_truth(findings *f, const eval_set *s, const samite_eval_options
                       s->repeated_images, s->first_image);
     if (s->made_categories)
         findings_note(f, "%s has no \"categories\"; they are taken from the annotations", s->path);
+    if (s->count == 0)
+        findings_note(f, "%s has no annotations: there is nothing to be found, so all numbers are -1", s->path);
 }
 
 static void note_results(findings *f, const eval_set *s, const eval_set *truth)
@@ -240,6 +242,9 @@ static void note_results(findings *f, const eval_set *s, const eval_set *truth)
         findings_note(f, "%s: %zu results have a category that %s does not have; left out, as in pycocotools%s",
                       s->path, s->unknown_categories, truth->path,
                       s->count ? "" : ". None is left: is this another data set?");
+    if (s->negative_boxes)
+        findings_note(f, "%s: %zu results have a box of negative width or height; they count as wrong: are these "
+                         "corners instead of [x, y, width, height]?", s->path, s->negative_boxes);
     if (s->matched_by_name)
         findings_note(f, "%s has images and categories of its own; they are matched to those of %s by name", s->path,
                       truth->path);
