@@ -2,7 +2,7 @@
 
 Usage: export.py SAMITE MODEL FOLDER [OTHER.onnx]
 Writes all parts of MODEL into FOLDER. Needs numpy and onnxruntime for the speed. OTHER is an image encoder of the same size
-to be timed beside ours, in turns; see torch_export.py.
+to be timed beside ours, in turns; "-" leaves the speed out.
 """
 import os
 import subprocess

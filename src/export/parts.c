@@ -275,7 +275,8 @@ int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options
     if (options.prompt > m->c.context || options.prompt < 3)
         return fail(err, SAMITE_USAGE, "prompts of %d tokens: expected 3 to %d", options.prompt, m->c.context);
     if (options.boxes < 0 || options.boxes > 64 || (options.boxes && options.batch > 1))
-        return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 64, and a batch of 1", options.boxes);
+        return fail(err, SAMITE_USAGE, "%d example boxes with a batch of %d: expected 0 to 64 boxes, and one picture",
+                    options.boxes, options.batch);
     if (options.points < 1 || options.points > 64 || (p >= EXPORT_DETECTOR && options.batch > 1))
         return fail(err, SAMITE_USAGE, "%d points: expected 1 to 64, and a batch of 1", options.points);
     b.r = run_open(&(run_options){.mode = TRACE, .keep_constants = true}, err);

@@ -18,8 +18,8 @@ int tracker_take(const track_tables *t, run *r, const guesses *g, bool several, 
     if (code)
         return code;
     int64_t batch = g->masks->dim[0], n = g->masks->dim[2], d = g->tokens->dim[2];
-    int32_t *token = malloc(sizeof *token * (size_t)batch);
-    bool *hidden = malloc(sizeof *hidden * (size_t)batch);
+    int32_t *token = calloc((size_t)batch + 1, sizeof *token);
+    bool *hidden = calloc((size_t)batch + 1, sizeof *hidden);
     for (int64_t b = 0; token && hidden && b < batch; b++) {
         const float *masks = g->masks->data + b * MASK_GUESSES * n, *overlap = g->overlap->data + b * MASK_GUESSES;
         int chosen = choose_guess(masks, overlap, n, several);

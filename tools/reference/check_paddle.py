@@ -11,7 +11,8 @@ import numpy as np
 import onnxruntime
 from paddle import inference
 
-PARTS = ["image_encoder", "text_encoder", "grounding_head", "interactive_encoder", "interactive_head"]
+PARTS = ["image_encoder", "text_encoder", "grounding_head", "interactive_encoder", "interactive_head", "tracker_neck",
+         "memory_attention", "tracked_head", "memory_encoder", "object_pointers", "mask_prompt"]
 
 
 def made_up(spec, known, rng):
