@@ -387,7 +387,8 @@ static void test_coco(void **state)
     assert_int_equal(rle_from_box(&m, (double[4]){2, 3, 5, 4}, 20, 10, NULL), SAMITE_OK);
     coco_image image = {1, "dir/bl\xc3\xa9 \"x\".jpg", 20, 10, 6, true};
     coco_category category = {1, "犬\n\xe9"};
-    coco_annotation a[2] = {{1, 1, 1, {2, 3, 5, 4}, 0.912345678, NULL, &m}, {2, 1, 1, {1.23456, 0, 2, 2}, 0.5, NULL, NULL}};
+    coco_annotation a[2] = {{1, 1, 1, {2, 3, 5, 4}, 0.912345678, NULL, &m},
+                            {2, 1, 1, {1.23456, 0, 2, 2}, 0.5, NULL, NULL}};
     coco_data data = {.description = "test",
                       .images = &image,
                       .image_count = 1,

@@ -23,6 +23,17 @@ tensor *attend_add(run *r, tensor *residual, const attend_w *w, tensor *q, tenso
     return residual ? linear_add(r, y, &w->out, residual) : linear(r, y, &w->out);
 }
 
+tensor *attend_drop_add(run *r, tensor *residual, const attend_w *w, tensor *q, tensor *k, tensor *v,
+                        const attend_options *o)
+{
+    attend_options options = o ? *o : (attend_options){0};
+    if (!(run_drop_rate(r) > 0))
+        return attend_add(r, residual, w, q, k, v, o);
+    options.heads = w->heads;
+    tensor *y = attention_drop(r, linear(r, q, &w->q), linear(r, k, &w->k), linear(r, v, &w->v), &options);
+    return add(r, drop(r, linear(r, y, &w->out)), residual);
+}
+
 void declare_mlp(registry *g, const char *name, mlp_w *w, int64_t in, int64_t hidden, int64_t out, int count)
 {
     size_t mark = registry_enter(g, "%s", name);
@@ -40,6 +51,22 @@ tensor *mlp(run *r, tensor *x, const mlp_w *w)
     for (int i = 0; i + 1 < w->count; i++)
         x = linear_act(r, x, &w->layer[i], ACT_RELU);
     return linear(r, x, &w->layer[w->count - 1]);
+}
+
+tensor *mlp_drop(run *r, tensor *x, const mlp_w *w)
+{
+    for (int i = 0; i + 1 < w->count; i++)
+        x = drop(r, linear_act(r, x, &w->layer[i], ACT_RELU));
+    return linear(r, x, &w->layer[w->count - 1]);
+}
+
+tensor *feed_forward_drop(run *r, tensor *x, const norm_w *n, const linear_w *up, const linear_w *down,
+                              activation act)
+{
+    if (!(run_drop_rate(r) > 0))
+        return feed_forward(r, x, n, up, down, act);
+    tensor *y = drop(r, linear_act(r, n ? norm(r, x, n) : x, up, act));
+    return add(r, drop(r, linear(r, y, down)), x);
 }
 
 /* sin and cos of position * 2 pi / 10000^(2 floor(i / 2) / half), written in turn into out[0..half). */

@@ -92,11 +92,11 @@ static tensor *look_at_each_other(run *r, const decoder_layer *l, tensor *x, ten
 {
     if (x->dim[1] == 1 + alone) {
         tensor *q = add(r, x, place);
-        return norm(r, attend_add(r, x, &l->self, q, q, x, NULL), &l->norm_self);
+        return norm(r, attend_drop_add(r, x, &l->self, q, q, x, NULL), &l->norm_self);
     }
     tensor *own = tokens_of(r, x, 0, 1 + alone), *others = tokens_of(r, x, 1 + alone, x->dim[1] - 1 - alone);
     tensor *q = add(r, own, tokens_of(r, place, 0, 1 + alone));
-    own = attend_add(r, own, &l->self, q, q, own, NULL);
+    own = attend_drop_add(r, own, &l->self, q, q, own, NULL);
     return norm(r, concat(r, own, others, 1), &l->norm_self);
 }
 
@@ -110,17 +110,17 @@ static tensor *layer_forward(run *r, void *layer, tensor **in)
     tensor *place = query_place(r, w, boxes, tensor_cols(x));
     x = look_at_each_other(r, l, x, place, w->queries);
     attend_options text = {.key_mask = at->mask};
-    x = norm(r, attend_add(r, x, &l->text, add(r, x, place), at->prompt, at->prompt, &text), &l->norm_text);
+    x = norm(r, attend_drop_add(r, x, &l->text, add(r, x, place), at->prompt, at->prompt, &text), &l->norm_text);
     attend_options image = {.bias_x = box_bias(r, &w->bias_x, boxes, 0, at->width, l->image.heads),
                             .bias_y = box_bias(r, &w->bias_y, boxes, 1, at->height, l->image.heads)};
-    x = norm(r, attend_add(r, x, &l->image, add(r, x, place), at->keys, at->memory, &image), &l->norm_image);
-    return norm(r, feed_forward(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm_mlp);
+    x = norm(r, attend_drop_add(r, x, &l->image, add(r, x, place), at->keys, at->memory, &image), &l->norm_image);
+    return norm(r, feed_forward_drop(r, x, NULL, &l->fc1, &l->fc2, ACT_RELU), &l->norm_mlp);
 }
 
 /* What the queries are compared with: the mean of the prompt's tokens, [B, 1, d]. */
 static tensor *prompt_mean(run *r, const decoder *w, tensor *prompt, tensor *mask)
 {
-    tensor *words = norm(r, add(r, mlp(r, prompt, &w->prompt_mlp), prompt), &w->prompt_norm);
+    tensor *words = norm(r, add(r, mlp_drop(r, prompt, &w->prompt_mlp), prompt), &w->prompt_norm);
     tensor *mean = linear(r, masked_mean(r, words, mask), &w->prompt_proj);
     return reshape(r, mean, 3, (int64_t[]){prompt->dim[0], 1, tensor_cols(prompt)});
 }

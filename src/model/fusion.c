@@ -31,14 +31,14 @@ static tensor *flat_codes(run *r, tensor *codes)
 static tensor *look_at_picture(run *r, const encoder_layer *l, tensor *x, tensor *codes)
 {
     tensor *t = norm(r, x, &l->norm1), *place = add(r, t, codes);
-    return attend_add(r, x, &l->self, place, place, t, NULL);
+    return attend_drop_add(r, x, &l->self, place, place, t, NULL);
 }
 
 static tensor *look_at_prompt(run *r, const encoder_layer *l, tensor *x, tensor *prompt, tensor *mask)
 {
     attend_options o = {.key_mask = mask};
-    x = attend_add(r, x, &l->cross, norm(r, x, &l->norm2), prompt, prompt, &o);
-    return feed_forward(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
+    x = attend_drop_add(r, x, &l->cross, norm(r, x, &l->norm2), prompt, prompt, &o);
+    return feed_forward_drop(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
 
 /* Checkpoints: in = {x, codes} and {x, codes, prompt, mask}; the whole layer, or only its second half. */

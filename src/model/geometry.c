@@ -135,12 +135,13 @@ static tensor *layer_forward(run *r, const encoder_layer *l, tensor *x, tensor *
 {
     tensor *t = norm(r, x, &l->norm1);
     attend_options o = {.key_mask = unused};
-    x = attend_add(r, x, &l->self, t, t, t, &o);
-    x = attend_add(r, x, &l->cross, norm(r, x, &l->norm2), keys, values, NULL);
-    return feed_forward(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
+    x = attend_drop_add(r, x, &l->self, t, t, t, &o);
+    x = attend_drop_add(r, x, &l->cross, norm(r, x, &l->norm2), keys, values, NULL);
+    return feed_forward_drop(r, x, &l->norm3, &l->fc1, &l->fc2, ACT_RELU);
 }
 
-tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes)
+tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes,
+                         int64_t prompts)
 {
     run_part(r, "geometry");
     size_t mark = run_mark(r);
@@ -158,8 +159,8 @@ tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, t
     token = token ? concat(r, token, cls, 0) : cls;
     token = reshape(r, token, 3, (int64_t[]){1, tensor_rows(token), d});
     token = norm(r, linear(r, token, &e->final), &e->final_norm);
-    if (batch > 1)
-        token = repeat(r, token, batch);
+    if (batch > 1 || prompts > 1)
+        token = repeat(r, token, batch > 1 ? batch : prompts);
     tensor *values = reshape(r, image, 3, (int64_t[]){batch, n, d});
     tensor *keys = add(r, values, reshape(r, codes, 2, (int64_t[]){n, d}));
     for (int i = 0; i < e->layers; i++)

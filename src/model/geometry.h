@@ -49,7 +49,8 @@ typedef struct examples {
 } examples;
 
 /* image [B, t, t, d] and its position codes [t, t, d] -> [B, points + boxes + 1, d]; the last token is CLS. Examples need a
- * single picture. Notes geometry. */
-tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes);
+ * single picture. `prompts` above 1: that many answers to one picture, which differ by what is dropped. Notes geometry. */
+tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes,
+                         int64_t prompts);
 
 #endif

@@ -128,7 +128,8 @@ static tensor *extended_mask(run *r, tensor *mask, int64_t more, tensor *unused)
 void sam3_ground_with(run *r, const sam3 *m, const encoded_image *im, tensor *words, tensor *mask, const examples *x,
                       const decoder_options *o, grounded *out)
 {
-    tensor *tokens = geometry_forward(r, &m->geometry, x, im->level[2], im->codes);
+    tensor *tokens = geometry_forward(r, &m->geometry, x, im->level[2], im->codes,
+                                      run_drop_rate(r) > 0 ? words->dim[0] : 1);
     out->mask = extended_mask(r, mask, tokens->dim[1], x && x->values ? x->values->unused : NULL);
     out->prompt = concat(r, words, tokens, 1);
     out->memory = fusion_forward(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask);

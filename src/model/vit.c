@@ -97,7 +97,14 @@ static tensor *block_forward(run *r, void *block, tensor **in)
     attend_options o = {.heads = v->heads, .rope = b->global ? v->rope_global : v->rope_window,
                         .rope_rows = all / groups};
     tensor *y = attention(r, columns(r, qkv, 0, d), columns(r, qkv, d, d), columns(r, qkv, 2 * d, d), &o);
-    x = linear_add(r, reshape(r, y, x->axes, x->dim), &b->proj, x);
+    y = reshape(r, y, x->axes, x->dim);
+    float rate = run_path_rate(r) * (float)(b - v->block) / (float)(v->depth > 1 ? v->depth - 1 : 1);
+    if (rate > 0) {
+        x = add(r, x, drop_path(r, linear(r, y, &b->proj), rate, batch));
+        y = linear(r, linear_act(r, norm(r, x, &b->norm2), &b->fc1, ACT_GELU), &b->fc2);
+        return add(r, x, drop_path(r, y, rate, batch));
+    }
+    x = linear_add(r, y, &b->proj, x);
     return feed_forward(r, x, &b->norm2, &b->fc1, &b->fc2, ACT_GELU);
 }
 

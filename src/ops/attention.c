@@ -63,8 +63,7 @@ static bool is_bias(const tensor *t, const tensor *q, int heads)
     return t->axes == 4 && t->dim[0] == q->dim[0] && t->dim[1] == q->dim[1] && t->dim[3] == heads && is_contiguous(t);
 }
 
-/* NULL, or the rule that is broken; *with: the other shape to show. */
-static const char *broken_rule(const run *r, tensor *const *in, const attend_options *o, const tensor **with)
+const char *attention_rule(const run *r, tensor *const *in, const attend_options *o, const tensor **with)
 {
     const tensor *q = in[0], *k = in[1], *v = in[2], *mask = in[3], *bx = in[4], *by = in[5];
     *with = k;
@@ -93,6 +92,16 @@ static const char *broken_rule(const run *r, tensor *const *in, const attend_opt
     return NULL;
 }
 
+attention_attributes attention_attributes_of(const tensor *q, const tensor *k, const attend_options *o)
+{
+    attention_attributes a = {o->heads, o->scale, o->causal, o->rope, o->rope_rows, o->rope_keys};
+    if (a.scale == 0.0f)
+        a.scale = 1.0f / sqrtf((float)(q->dim[2] / o->heads));
+    if (a.rope_keys == 0)
+        a.rope_keys = k->dim[1];
+    return a;
+}
+
 tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options *o)
 {
     op_call c = {.op = &attention_op, .in = {q, k, v, o->key_mask, o->bias_x, o->bias_y}, .inputs = 6};
@@ -100,14 +109,10 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
 
     if (!op_begin(r, &c))
         return run_bad(r);
-    const char *rule = broken_rule(r, c.in, o, &with);
+    const char *rule = attention_rule(r, c.in, o, &with);
     if (rule)
         return op_mismatch(r, &c, q, with, rule);
-    attention_attributes a = {o->heads, o->scale, o->causal, o->rope, o->rope_rows, o->rope_keys};
-    if (a.scale == 0.0f)
-        a.scale = 1.0f / sqrtf((float)(q->dim[2] / o->heads));
-    if (a.rope_keys == 0)
-        a.rope_keys = k->dim[1];
+    attention_attributes a = attention_attributes_of(q, k, o);
     c.attributes = &a;
     c.attribute_bytes = sizeof a;
     tensor *y = op_output(r, &c, 3, (int64_t[]){q->dim[0], q->dim[1], v->dim[2]});

@@ -70,6 +70,9 @@ int64_t last_dim(const tensor *t);
 int64_t param_cols(const param *p);
 /* Is the packed copy there, and still what the parameter says? */
 bool    linear_packed(const linear_w *w);
+/* Attention: NULL, or the rule that its inputs break, *with being the other shape to show; and what its node keeps. */
+const char *attention_rule(const run *r, tensor *const *in, const attend_options *o, const tensor **with);
+attention_attributes attention_attributes_of(const tensor *q, const tensor *k, const attend_options *o);
 /* dy [n] -> zeroed scratch -> dy times the derivative of act at `pre`; dy itself for ACT_NONE. NULL: no memory. */
 const float *activation_gradient(run *r, const float *dy, const float *pre, activation act, int64_t n);
 

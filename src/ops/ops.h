@@ -57,6 +57,19 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
  * gathered of x, in place of every row of it; else both ops are called. */
 tensor *attention_linear(run *r, tensor *q, tensor *k, tensor *x, const linear_w *w, const attend_options *o);
 
+/* drop.c - what run_set_drop asks for */
+typedef struct drop_attributes { uint64_t key; float rate; int64_t first, group; } drop_attributes;
+typedef struct attention_drop_attributes {
+    attention_attributes attention;
+    drop_attributes      drop;
+} attention_drop_attributes;
+/* Numbers are 0 with run_drop_rate, the others grow by 1 / (1 - rate). x itself where nothing is dropped. */
+tensor *drop(run *r, tensor *x);
+/* The same for a branch as a whole: one of the `branches` equal parts of x at a time. */
+tensor *drop_path(run *r, tensor *x, float rate, int64_t branches);
+/* attention with weights dropped after the softmax; without rotation, and not causal. */
+tensor *attention_drop(run *r, tensor *q, tensor *k, tensor *v, const attend_options *o);
+
 /* norm.c */
 typedef struct norm_attributes { const norm_w *w; int groups; bool relu; } norm_attributes;  /* groups 0 in norm */
 tensor *norm(run *r, tensor *x, const norm_w *w);                          /* LayerNorm over the last axis */

@@ -96,6 +96,8 @@ void run_reset(run *r)
     r->recording = r->options.mode != RUN;
     r->quiet = false;
     r->section = 0;
+    r->drop = (drop_options){0};
+    r->drops = 0;
 }
 
 void run_set_observer(run *r, void (*observe)(void *, const char *, const tensor *), void *user)
@@ -108,6 +110,21 @@ void run_set_timer(run *r, void (*timed)(void *, const char *, const char *, dou
 {
     r->options.timed = timed;
     r->options.timed_user = user;
+}
+
+void run_set_drop(run *r, drop_options o)
+{
+    r->drop = o;
+}
+
+float run_drop_rate(const run *r)
+{
+    return r->options.mode == RUN ? 0 : r->drop.rate;
+}
+
+float run_path_rate(const run *r)
+{
+    return r->options.mode == RUN ? 0 : r->drop.path_rate;
 }
 
 run_mode run_mode_of(const run *r)

@@ -82,6 +82,14 @@ void    run_want_grad(run *r, tensor *t);
  * call. NULL: t depends on nothing trainable, or the run failed. */
 float  *run_seed(run *r, tensor *t);
 
+/* What is left out at random while learning (TAPE; TRACE for its size). From here to the next run_reset; the same
+ * numbers come again with the same seed, order of ops and rows, also where a part is computed a second time. Row i of
+ * axis 0 counts as row first + i, so that a batch may be cut. */
+typedef struct drop_options { float rate, path_rate; uint64_t seed; int64_t first; } drop_options;
+void  run_set_drop(run *r, drop_options o);
+float run_drop_rate(const run *r);                           /* of single numbers; 0: none */
+float run_path_rate(const run *r);                           /* of whole branches, in the last block of the trunk */
+
 /* Walks the tape backwards from `loss` (one element, gradient 1) or from all values that were seeded (loss NULL).
  * Gradients are added to param.t.grad (allocated by the trainer; NULL = frozen) and to those asked for. Gradients of
  * other values live only as long as the walk needs them. */

@@ -56,6 +56,8 @@ struct run {
     bool         recording;
     bool         quiet;          /* computing something a second time: nobody is told */
     int          section;
+    drop_options drop;
+    uint64_t     drops;          /* ops that drop, begun so far */
     grad_block  *free_grads;
     size_t       free_count, free_room;
 };

@@ -225,6 +225,7 @@ int run_backward(run *r, tensor *loss, samite_error *err)
 typedef struct checkpoint_attributes {
     run_part_fn fn;
     void       *ctx;
+    uint64_t    drops;           /* when it began */
 } checkpoint_attributes;
 
 /* A value with x's memory that starts a tape of its own; its gradient is x's. */
@@ -248,6 +249,7 @@ static void checkpoint_backward(run *r, const op_node *n)
     const checkpoint_attributes *a = n->attributes;
     size_t first = r->node_count, until = r->taped_until;
     bool quiet = r->quiet;
+    uint64_t drops = r->drops;
     tensor *in[OP_INPUTS];
     record_mark records = run_record_mark(r);
 
@@ -256,6 +258,7 @@ static void checkpoint_backward(run *r, const op_node *n)
     size_t mark = run_mark(r);
     r->section++;
     r->quiet = true;
+    r->drops = a->drops;
     for (int i = 0; i < n->inputs; i++)
         if (in[i])
             value_of(in[i])->section = r->section;
@@ -266,6 +269,7 @@ static void checkpoint_backward(run *r, const op_node *n)
     }
     r->section--;
     r->quiet = quiet;
+    r->drops = drops;
     if (r->failed)
         return;
     r->node_count = first;
@@ -279,7 +283,7 @@ static const op_info checkpoint_op = {"checkpoint", checkpoint_backward, false};
 
 tensor *run_checkpoint(run *r, run_part_fn fn, void *ctx, tensor **in, int count)
 {
-    checkpoint_attributes a = {fn, ctx};
+    checkpoint_attributes a = {fn, ctx, r->drops};
     op_call c = {.op = &checkpoint_op, .inputs = count, .attributes = &a, .attribute_bytes = sizeof a};
 
     if (r->failed)

@@ -29,6 +29,7 @@ typedef struct train_config {
     double lr, lr_vision, lr_language, layer_decay, weight_decay, timescale, warmup, cooldown, clip;
     char  *schedule;
     /* loss */
+    double dropout, drop_path;
     double bbox, giou, ce, presence, mask, dice, semantic, semantic_dice, positive, one_to_many;
     /* lora */
     int    lora_rank;

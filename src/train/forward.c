@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
+
 void batch_free(batch *b)
 {
     free(b->pixels), free(b->image_prompts), free(b->text_of), free(b->ids), free(b->tokens);
@@ -104,15 +106,14 @@ static void return_gradients(picture *p, run *to, const encoded_image *e)
     }
 }
 
-/* Token ids of these prompts, cut to the longest, and the padding mask. */
+/* Token ids of these prompts, cut to the longest of all, so that places do not hang on who is computed together; and the
+ * padding mask. */
 static tensor *words_of(picture *p, tensor **mask)
 {
     const batch *b = p->b;
     int context = p->n->net->c.context, most = 1;
-    for (int i = 0; i < p->prompts; i++) {
-        int n = b->tokens[b->text_of[p->first + i]];
-        most = n > most ? n : most;
-    }
+    for (int i = 0; i < b->texts; i++)
+        most = b->tokens[i] > most ? b->tokens[i] : most;
     p->ids = malloc(sizeof *p->ids * (size_t)p->prompts * (size_t)most);
     *mask = run_constant(p->r, 2, (int64_t[]){p->prompts, most});
     if (!p->ids)
@@ -367,6 +368,14 @@ static void picture_free(picture *p)
     free(p->masks), free(p->ids), free(p->logits), free(p->boxes);
 }
 
+/* The two tapes of a picture have sequences of their own; `first` is the first prompt's number. */
+static void set_drop(run *r, const picture *p, uint64_t tape, int first)
+{
+    const forward_options *o = p->o;
+    if (o->seeds)
+        run_set_drop(r, (drop_options){o->drop_rate, o->path_rate, random_next(o->seeds[p->image], tape), first});
+}
+
 /* Some prompts of one picture: their slice of the batch's objects. */
 static int one_chunk(const picture *p, run *from, const encoded_image *e, int first, int count, samite_error *err)
 {
@@ -383,6 +392,7 @@ static int one_chunk(const picture *p, run *from, const encoded_image *e, int fi
     own.logits = malloc(sizeof(float) * (size_t)(n + 1));
     own.boxes = malloc(sizeof(float) * 4 * (size_t)(n + 1));
     run_reset(own.r);
+    set_drop(own.r, &own, 0, first - p->first);
     show_features(&own, from, e);
     int code = own.masks && own.logits && own.boxes ? chunk_gradients(&own, err)
                                                     : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
@@ -397,6 +407,7 @@ static int one_picture(tapes *t, const picture *p, int first, int prompts, bool 
     encoded_image e;
     int chunk = p->o->chunk > 0 ? p->o->chunk : prompts;
     run_reset(t->picture);
+    set_drop(t->picture, p, 1, 0);
     encode(t->picture, p, &e);
     int code = run_status(t->picture, err);
     for (int at = 0; at < prompts && !code; at += chunk)
@@ -445,6 +456,7 @@ int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *
     int code = 0;
     for (int i = 0, first = 0; i < b->images && !code; first += b->image_prompts[i++]) {
         p.image = i;
+        p.first = first;
         code = one_picture(t, &p, first, b->image_prompts[i], i + 1 == b->images, err);
     }
     out->core = core_loss(out, o->weights, p.norms.scale);

@@ -53,6 +53,8 @@ typedef struct forward_options {
     bool       masks;
     int chunk; /* prompts that are on the tape together; 0 = all of a picture. Results do not depend on it */
     const batch_counts *counts;/* of the whole batch, of which this is a part; NULL = this is all of it */
+    float drop_rate, path_rate;     /* of numbers, and of branches of the trunk; 0: none */
+    const uint64_t *seeds;          /* [images] what is dropped hangs on these and on the prompts' numbers alone */
     /* Called with a picture's trunk map [1, t, t, D] asked for: true = it was filled in. NULL, or false: it is computed
      * and then handed to `keep`. Only with a frozen trunk. */
     bool     (*recall)(void *user, int image, float *map, int64_t count);

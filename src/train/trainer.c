@@ -47,8 +47,10 @@ int trainer_open(trainer *t, const train_config *c, const train_hooks *h, samite
                                t->set.prompt_count, "batch", c->batch * c->accumulate, "epochs", c->epochs, "seed",
                                c->seed, "processes", t->team ? team_size(t->team) : 1, "masks", c->masks);
     t->order = malloc(sizeof *t->order * (size_t)(t->set.chosen + 1));
+    t->drop_seeds = malloc(sizeof *t->drop_seeds * (size_t)(t->share + 1));
     if (!code &&
-        (!t->state.sums || !t->state.shape || !t->order || asprintf(&t->checkpoints, "%s/checkpoints", c->output) < 0))
+        (!t->state.sums || !t->state.shape || !t->order || !t->drop_seeds ||
+         asprintf(&t->checkpoints, "%s/checkpoints", c->output) < 0))
         code = fail(err, SAMITE_RESOURCE, "out of memory");
     if (code)
         trainer_close(t);
@@ -67,7 +69,7 @@ void trainer_close(trainer *t)
     train_log_close(t->log);
     json_decref(t->state.sums);
     json_decref(t->state.shape);
-    free(t->checkpoints), free(t->order), free(t->features);
+    free(t->checkpoints), free(t->order), free(t->features), free(t->drop_seeds);
     team_close(t->team);
     *t = (trainer){0};
 }

@@ -58,6 +58,7 @@ typedef struct trainer {
     int64_t      first_step;                /* of this process's life */
     double       base_ap;                   /* -1: not scored */
     const int32_t *images;                  /* of the batch at hand, for the cache */
+    uint64_t    *drop_seeds;                /* [share] of the batch at hand */
 } trainer;
 
 /* Reads the data and checks it against the settings (strict, nothing usable, no step in an epoch). */

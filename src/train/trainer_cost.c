@@ -61,6 +61,8 @@ static int trace(tally *a, const trainer *t, bool picture, int prompts, samite_e
     grounded g;
     if (!r)
         return SAMITE_RESOURCE;
+    run_set_drop(r, (drop_options){.rate = (float)t->c->dropout,
+                                   .path_rate = t->parts >> PART_TRUNK & 1 ? (float)t->c->drop_path : 0});
     sam3_encode_image(r, net, run_input(r, NULL, 4, (int64_t[]){1, side, side, 3}), false, &e);
     size_t before = run_nodes(r);
     if (!picture) {

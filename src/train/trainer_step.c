@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "train/random.h"
 #include "train/trainer.h"
 
 /* ---- cached trunk maps ---- */
@@ -144,7 +145,13 @@ static int all_gradients(trainer *t, const batch *b, step_result *out, samite_er
                          .recall = t->features ? recall : NULL,
                          .keep = t->features ? keep : NULL,
                          .heads_done = heads_done,
+                         .drop_rate = (float)t->c->dropout,
+                         .path_rate = t->parts >> PART_TRUNK & 1 ? (float)t->c->drop_path : 0,
+                         .seeds = t->drop_seeds,
                          .user = &sums};
+    for (int i = 0; i < b->images; i++)
+        t->drop_seeds[i] =
+            random_at((uint64_t)t->c->seed, RANDOM_DROP, (uint64_t)t->state.step, (uint64_t)t->images[i]);
     int code = count_all(t, b, &counts, err);
     if (code)
         return code;
