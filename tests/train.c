@@ -441,6 +441,8 @@ static void one_picture_is_learnt(void **state)
                                 {"wd", "0"},
                                 {"scheduler_timescale", "100"},
                                 {"scheduler_warmup", "5"},
+                                {"dropout", "0"},
+                                {"drop_path", "0"},
                                 {"schedule", "fixed"},
                                 {"skip_saving_ckpts", "true"},
                                 {NULL, NULL}};
