@@ -115,7 +115,9 @@ static int ask(picture *p, samite_image *image, const click_settings *c, const s
     question.several = c->several;
     samite_error what = {0};
     float *kept = NULL;
-    int count = 0, code = c->logits ? samite_logits_read(&kept, &count, &question.logits_side, c->logits, err) : SAMITE_OK;
+    int count = 0, code = SAMITE_OK;
+    if (c->logits)
+        code = samite_logits_read(&kept, &count, &question.logits_side, c->logits, err);
     if (!code && c->logits && c->pick > count)
         code = fail(err, SAMITE_INPUT, "%s: --pick %d, but it holds %d", c->logits, c->pick, count);
     if (!code && kept)
@@ -146,7 +148,9 @@ int picture_click(picture *p, samite_image *image, const click_settings *c, int 
     if (click_refines(c))
         return refine(p, image, c, err);
     samite_mask rough = {0};
-    int code = c->mask ? mask_file_read(&rough, c->mask, p->pixels.width, p->pixels.height, p->in->path, err) : SAMITE_OK;
+    int code = SAMITE_OK;
+    if (c->mask)
+        code = mask_file_read(&rough, c->mask, p->pixels.width, p->pixels.height, p->in->path, err);
     if (!code)
         code = ask(p, image, c, c->mask ? &rough : NULL, err);
     mask_file_free(&rough);

@@ -291,8 +291,8 @@ static void tell_speed(const tracking *t, double seconds)
     if (t->s->engine.quiet || !n)
         return;
     samite_video_state(t->video, &st);
-    say("%zu frames in %.2f s, %.2f per second: %.2f s encoding, %.2f s detecting, %.2f s following; %d objects at the end",
-        n, seconds, (double)n / seconds, st.encode_seconds, st.detect_seconds, st.track_seconds - st.detect_seconds,
+    say("%zu frames in %.2f s, %.2f per second: %.2f s encoding, %.2f s detecting, %.2f s following; %d objects at the "
+        "end", n, seconds, (double)n / seconds, st.encode_seconds, st.detect_seconds, st.track_seconds - st.detect_seconds,
         st.objects);
 }
 
