@@ -292,8 +292,8 @@ static void tell_speed(const tracking *t, double seconds)
         return;
     samite_video_state(t->video, &st);
     say("%zu frames in %.2f s, %.2f per second: %.2f s encoding, %.2f s detecting, %.2f s following; %d objects at the "
-        "end", n, seconds, (double)n / seconds, st.encode_seconds, st.detect_seconds, st.track_seconds - st.detect_seconds,
-        st.objects);
+        "end", n, seconds, (double)n / seconds, st.encode_seconds, st.detect_seconds,
+        st.track_seconds - st.detect_seconds, st.objects);
 }
 
 static int track(const track_settings *s, asks *a, const char *source, samite_error *err)
