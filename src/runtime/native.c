@@ -333,13 +333,8 @@ static uint64_t layers_in(const registry *g, unsigned parts)
     return n;
 }
 
-static gemm_weights **packed_of(const layer *l)
-{
-    return l->kind == LAYER_LINEAR ? &l->linear->packed : &l->up->packed;
-}
-
-/* The packed products of a part, in the order of the registry; yours to free. NULL: out of memory, or something of it is
- * missing. */
+/* The packed products of a part, in the order of the registry; yours to free. NULL: out of memory, or the part has an
+ * enlargement, which folds another layer into itself and wants the values of both. */
 static pack_item *products_of(const native *n, int part, size_t *count)
 {
     const registry *g = &n->net->all;
@@ -349,9 +344,12 @@ static pack_item *products_of(const native *n, int part, size_t *count)
         layer *l = &g->layers[i];
         if ((int)l->part != part || l->kind == LAYER_CONV)
             continue;
-        bool up = l->kind == LAYER_UP;
-        list[(*count)++] = (pack_item){packed_of(l), up ? 4 * l->up->out : l->linear->out,
-                                       up ? l->up->in : l->linear->in, up || l->linear->b, type_of(n, l)};
+        if (l->kind == LAYER_UP) {
+            free(list);
+            return NULL;
+        }
+        list[(*count)++] = (pack_item){&l->linear->packed, l->linear->out, l->linear->in, l->linear->b != NULL,
+                                       type_of(n, l)};
     }
     return list;
 }
@@ -416,14 +414,14 @@ static void release_layer(layer *l)
 {
     param *w = l->kind == LAYER_CONV ? l->conv->w : l->kind == LAYER_LINEAR ? l->linear->w : l->up->w;
     param *b = l->kind == LAYER_CONV ? l->conv->b : l->kind == LAYER_LINEAR ? l->linear->b : l->up->b;
-    if (!layer_ready(l))
+    if (!layer_ready(l) || l->kind == LAYER_UP)
         return;
     if (l->kind == LAYER_CONV) {
         conv_weights_free(l->conv->packed);
         l->conv->packed = NULL;
     } else {
-        gemm_weights_free(*packed_of(l));
-        *packed_of(l) = NULL;
+        gemm_weights_free(l->linear->packed);
+        l->linear->packed = NULL;
     }
     ((entry *)w)->packers++;
     if (b)

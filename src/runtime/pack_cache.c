@@ -51,8 +51,8 @@ pack_cache *pack_cache_open(const char *folder, const char *key, size_t least)
     if (!c)
         return NULL;
     c->least = least;
-    snprintf(c->key, sizeof c->key, "samite %s; %s; %s; %s; %s", SAMITE_VERSION, gemm_library(), kernels_get()->level,
-             kernels_cpu_features(), key);
+    snprintf(c->key, sizeof c->key, "samite %s %.16s; %s; %s; %s; %s", SAMITE_VERSION, SAMITE_PACK_ID, gemm_library(),
+             kernels_get()->level, kernels_cpu_features(), key);
     text path = {0};
     text_printf(&path, "%s/%016llx", folder, (unsigned long long)hash_bytes(HASH_START, c->key, strlen(c->key)));
     c->folder = path.data;
