@@ -15,7 +15,7 @@
 /* Masks of 8 pixels: one string each, '#' inside. */
 static bit_masks masks(const char *const *rows, int count)
 {
-    float planes[16 * 8];
+    float planes[16 * 8] = {0};
     bit_masks m;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < 8; k++)
