@@ -220,8 +220,8 @@ static void give_points(calling *c, const clicks *points)
         return;
     }
     if (!c->code && points->count < n)
-        model_log(c->im->model, "interactive_head takes %lld points and got %d: places that are not used change scores a "
-                  "little; an export with --points dynamic has none", (long long)n, points->count);
+        model_log(c->im->model, "interactive_head takes %lld points and got %d: places that are not used change the "
+                  "answer; an export with --points dynamic has none", (long long)n, points->count);
     float *xy = make(c, "point_coords", DT_F32, 3, (int64_t[]){1, n, 2});
     int64_t *label = make(c, "point_labels", DT_I64, 2, (int64_t[]){1, n});
     for (int64_t i = 0; !c->code && i < n; i++) {

@@ -213,7 +213,7 @@ class Usage(Case):
         self.fails(2, "one argument too many", "info", "a", "b")
         self.fails(2, "something is missing", "convert", "formula:tiny")
         self.fails(2, ".safetensors or .pt", "convert", "formula:tiny", self.path("x.onnx"))
-        self.fails(2, "one of the two", "align")
+        self.fails(2, "one of them", "align")
         self.fails(2, "--image FILE --text", "align", "--against", "formula:tiny")
 
     def test_spellings(self):

@@ -114,7 +114,7 @@ static samite_answer *click(samite_model *m, const float *logits)
     samite_error e = {0};
     samite_pixels p = {0};
     samite_image *im;
-    samite_answer *a;
+    samite_answer *a = NULL;
     samite_click c = SAMITE_CLICK_INIT;
     samite_point at = {35, 45, 0};
     draw(&p, 0);
