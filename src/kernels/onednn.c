@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "kernels/levels.h"
@@ -13,10 +14,13 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
+static pthread_key_t deaf_key;      /* per thread: how many of its OpenMP threads take no signals, see deafen_workers */
+static bool deaf_key_made;
 
 static void make_engine(void)
 {
     kernels_settle();
+    deaf_key_made = pthread_key_create(&deaf_key, NULL) == 0;
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success)
         engine = NULL;
     else if (dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
@@ -243,15 +247,15 @@ static void outside_signals(sigset_t *set)
 /* The threads that OpenMP starts for this one take no signals, from now on. Looks again when their number has grown. */
 static void deafen_workers(const sigset_t *signals)
 {
-    static _Thread_local int deaf = 1;
-    int threads = omp_get_max_threads();
+    intptr_t threads = omp_get_max_threads();
 
-    if (threads <= deaf || omp_in_parallel())
+    pthread_once(&once, make_engine);
+    if (!deaf_key_made || threads <= 1 || threads <= (intptr_t)pthread_getspecific(deaf_key) || omp_in_parallel())
         return;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads((int)threads)
     if (omp_get_thread_num())
         pthread_sigmask(SIG_BLOCK, signals, NULL);
-    deaf = threads;
+    pthread_setspecific(deaf_key, (void *)threads);
 }
 
 /* Some of oneDNN's product kernels point the stack register into a block of the heap. A signal that comes then lays its
