@@ -107,23 +107,65 @@ void train_matches(train_reference *t, const char *name, const match *ours, int 
     (void)of;
 }
 
-void train_losses(train_reference *t, int step, const step_losses *l, const json_t *theirs, bool masks)
+static bool is_mask_loss(const char *name)
 {
-    char title[128];
+    return starts_with(name, "loss_mask") || starts_with(name, "loss_dice");
+}
+
+void train_losses(train_reference *t, const char *title, const step_losses *l, const json_t *theirs, bool masks,
+                  bool no_masks)
+{
+    char full[128];
     named_loss *ours = malloc(sizeof *ours * LOSS_NAMES);
     int n = ours ? losses_by_name(ours, l, &official_weights, masks) : 0;
     for (int i = 0; i < n; i++) {
         const json_t *v = json_object_get(theirs, ours[i].name);
-        if (!json_is_number(v))
+        if (!json_is_number(v) || (no_masks && is_mask_loss(ours[i].name)))
             continue;
-        snprintf(title, sizeof title, "step.%d.%s", step, ours[i].name);
-        train_number(t, title, ours[i].value, json_number_value(v), LOSS_BAR, 1e-2);
+        snprintf(full, sizeof full, "%s.%s", title, ours[i].name);
+        train_number(t, full, ours[i].value, json_number_value(v), LOSS_BAR, 1e-2);
     }
     t->a->out_of_memory |= !ours;
     free(ours);
 }
 
 /* ---- targets ---- */
+
+void train_exact(train_reference *t, const char *name, const float *ours, int64_t n)
+{
+    int64_t have = 0;
+    float *theirs = train_values(t, &have, "%s", name);
+    if (theirs && have == n)
+        train_array(t, name, ours, theirs, n, 0, 1);
+    else if (theirs)
+        train_number(t, name, (double)n, (double)have, 0, 1);
+    free(theirs);
+}
+
+/* The objects' boxes in the two other forms that the original hands over. */
+void train_boxes(train_reference *t, const targets *of, const char *prefix)
+{
+    char name[48];
+    int n = targets_objects(of), most = 0;
+    corners *c = malloc(sizeof *c * (size_t)(n + 1));
+    for (int i = 0; i < of->prompts; i++)
+        most = of->count[i] > most ? of->count[i] : most;
+    float *padded = calloc((size_t)of->prompts * (size_t)most * 4 + 1, sizeof *padded);
+    for (int i = 0; c && i < n; i++)
+        c[i] = box_corners_of(of->boxes + 4 * i);
+    for (int p = 0; padded && p < of->prompts; p++)
+        memcpy(padded + (int64_t)p * most * 4, of->boxes + (int64_t)of->first[p] * 4,
+               sizeof *padded * 4 * (size_t)of->count[p]);
+    snprintf(name, sizeof name, "%starget.boxes_xyxy", prefix);
+    if (c)
+        train_exact(t, name, &c->x0, 4 * n);
+    snprintf(name, sizeof name, "%starget.boxes_padded", prefix);
+    if (padded)
+        train_exact(t, name, padded, (int64_t)of->prompts * most * 4);
+    t->a->out_of_memory |= !c || !padded;
+    free(c);
+    free(padded);
+}
 
 static uint8_t *bytes_of(train_reference *t, int64_t *count, const char *tag, const char *name)
 {
@@ -154,9 +196,10 @@ bool train_targets(train_reference *t, targets *out, const char *tag)
     free(count);
     out->mask_valid = bytes_of(t, &bytes, tag, "is_valid_mask");
     out->masks = bytes_of(t, &pixels, tag, "masks");
-    int objects = targets_objects(out);
-    if (out->masks && objects)
-        out->side = (int)lround(sqrt((double)pixels / objects));
+    const weight *w = train_find(t, "%starget.masks", tag);
+    out->side = w && w->axes == 3 ? (int)w->dim[1] : 0;
+    if (out->masks && pixels != (int64_t)targets_objects(out) * out->side * out->side)
+        return false;
     return true;
 }
 
@@ -284,6 +327,21 @@ static void add_half(loss_terms *out, const loss_terms *x, double weight)
     out->ce *= weight;
 }
 
+/* The mask loss at sampled points is in no configuration, and not offered. */
+static bool sampled(const json_t *info)
+{
+    return json_object_size(json_object_get(info, "sampling")) > 0;
+}
+
+/* Theirs stand in, so that the sum of all can be compared. */
+static void take_mask_losses(step_losses *l, const json_t *theirs)
+{
+    l->one[1].mask = json_number_value(json_object_get(theirs, "loss_mask"));
+    l->one[1].dice = json_number_value(json_object_get(theirs, "loss_dice"));
+    l->many[1].mask = json_number_value(json_object_get(theirs, "loss_mask_o2m"));
+    l->many[1].dice = json_number_value(json_object_get(theirs, "loss_dice_o2m"));
+}
+
 static int run_case(train_reference *t, const char *title, const json_t *info, samite_error *err)
 {
     static const char *const layers[2] = {".aux.0", ""}, *const halves[2] = {"", "_o2m"};
@@ -296,6 +354,7 @@ static int run_case(train_reference *t, const char *title, const json_t *info, s
         batch_free(&b);
         return fail(err, SAMITE_INPUT, "the case %s lacks its targets", title);
     }
+    train_boxes(t, &b.t, tag);
     loss_norms norms = {fmax(1, targets_objects(&b.t)), sqrt((double)b.t.prompts), b.t.prompts};
     for (int i = 0; i < 2 && !code; i++) {
         for (int k = 0; k < 2 && !code; k++) {
@@ -308,7 +367,7 @@ static int run_case(train_reference *t, const char *title, const json_t *info, s
                 loss_answers(&h.terms, &h.g, &h.a, h.presence, &b.t, &h.m, &norms, &official_weights);
                 loss_terms *sum = k ? &l.many[i] : &l.one[i];
                 add_half(sum, &h.terms, k ? official_weights.one_to_many : 1);
-                if (i && b.t.side)
+                if (i && b.t.side && !sampled(info))
                     half_masks(t, title, &h, halves[k], &b.t, &norms, sum);
                 compare_half(t, title, &h, halves[k], layers[i], &b.t);
             }
@@ -317,9 +376,11 @@ static int run_case(train_reference *t, const char *title, const json_t *info, s
     }
     if (!code && b.t.side)
         semantic(t, title, &b.t, norms.scale, &l);
+    if (sampled(info))
+        take_mask_losses(&l, json_object_get(info, "losses"));
     l.core = core_loss(&l, &official_weights, norms.scale);
     if (!code)
-        train_losses(t, 0, &l, json_object_get(info, "losses"), b.t.side > 0);
+        train_losses(t, title, &l, json_object_get(info, "losses"), b.t.side > 0, sampled(info));
     batch_free(&b);
     return code;
 }
@@ -330,9 +391,8 @@ int align_train_losses(train_reference *t, samite_error *err)
     const char *title;
     int code = 0;
     json_object_foreach(cases, title, info) {
-        if (strcmp(title, "points") == 0 || code)
-            continue;      /* the sampled mask loss: no configuration uses it */
-        code = run_case(t, title, info, err);
+        if (!code)
+            code = run_case(t, title, info, err);
     }
     return code;
 }

@@ -33,11 +33,16 @@ void train_array(train_reference *t, const char *name, const float *ours, const 
 /* Matches as the reference stores them: rows prompt, query[, object]. `prompts_before` is added to ours. */
 void train_matches(train_reference *t, const char *name, const match *ours, int count, const targets *of);
 
-/* Losses of a step by their official names. */
-void train_losses(train_reference *t, int step, const step_losses *ours, const json_t *theirs, bool masks);
+/* Losses by their official names, behind TITLE"."; no_masks: but loss_mask and loss_dice. */
+void train_losses(train_reference *t, const char *title, const step_losses *ours, const json_t *theirs, bool masks,
+                  bool no_masks);
+/* Values that have to be equal to the last bit. */
+void train_exact(train_reference *t, const char *name, const float *ours, int64_t n);
 
 /* Targets TAG"target.*" (TAG may be ""); false: not complete. Freed with batch_free of the batch that holds them. */
 bool train_targets(train_reference *t, targets *out, const char *tag);
+/* Compares PREFIX"target.boxes_xyxy" and "target.boxes_padded" with what the boxes say. */
+void train_boxes(train_reference *t, const targets *of, const char *prefix);
 
 /* The data set that the recorded steps were drawn from, when the folder has it. */
 typedef struct train_data {
@@ -54,5 +59,31 @@ int align_train_data(train_reference *t, const train_data *d, int step, const js
 
 int align_train_losses(train_reference *t, samite_error *err);                      /* variant loss */
 int align_train_steps(train_reference *t, samite_model *m, samite_error *err);      /* variants det, seg, brisk */
+
+/* A model that learns as the reference did. */
+typedef struct trainee {
+    train_reference *t;
+    native    *n;
+    tapes      tapes;
+    optimizer  o;
+    bool       masks;
+    train_data data;
+    int        step;
+    batch      b;
+    match_list match[2][DECODER_MAX_LAYERS];    /* of the whole batch, prompts counted through */
+    float *words;                               /* gradient of the texts [texts, longest, d], summed over pictures */
+    int    longest;                             /* tokens */
+} trainee;
+
+const learner *train_learner(const optimizer *o, const char *name);      /* by the tensor's name, or NULL */
+/* align_train_look.c: answers, their gradients, inner tensors and theirs; `user` is the trainee. */
+void train_look(void *user, run *r, const picture_answers *a);
+void train_look_encoded(void *user, int image, const encoded_image *e);
+void train_compare_matches(trainee *x);
+void train_compare_words(trainee *x);                                    /* after the batch */
+/* align_train_state.c: what the step made of weights, moments and rates. */
+void train_compare_rates(trainee *x, const json_t *step, double factor);
+void train_compare_weights(trainee *x, const json_t *step);
+void train_compare_moments(trainee *x);
 
 #endif

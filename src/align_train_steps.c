@@ -9,18 +9,6 @@
 #include "base/text.h"
 #include "model/tokenizer.h"
 
-typedef struct trainee {
-    train_reference *t;
-    native    *n;
-    tapes      tapes;
-    optimizer  o;
-    bool       masks;
-    train_data data;
-    int        step;
-    batch      b;
-    match_list match[2][DECODER_MAX_LAYERS];    /* of the whole batch, prompts counted through */
-} trainee;
-
 /* ---- the batch ---- */
 
 static void pixels_of(batch *b, const float *first, int64_t n, double scale, double shift)
@@ -78,92 +66,38 @@ static bool read_texts(trainee *x, const json_t *step)
     return true;
 }
 
-/* ---- comparing ---- */
+/* ---- what goes in ---- */
 
-static void keep_matches(trainee *x, const picture_answers *a, int half, int layer)
+/* Token ids, their padding, and which prompt asks what of which picture. */
+static void compare_inputs(trainee *x)
 {
-    const match_list *m = half ? &a->many[layer] : &a->one[layer];
-    match_list *all = &x->match[half][layer];
-    match *more = realloc(all->item, sizeof *more * (size_t)(all->count + m->count + 1));
-    if (!more) {
-        x->t->a->out_of_memory = true;
-        return;
-    }
-    all->item = more;
-    for (int i = 0; i < m->count; i++) {
-        match one = m->item[i];
-        one.prompt += a->first_prompt;
-        all->item[all->count++] = one;
-    }
-}
-
-/* The picture's prompts of a reference tensor [prompts, ...] beside ours, which has both halves of the queries. */
-static void compare_answers(trainee *x, const picture_answers *a, const char *name, const float *ours, int width,
-                            int half, const char *layer)
-{
-    char full[96], title[128];
-    int64_t all = 0, n = (int64_t)a->queries * width;
-    snprintf(full, sizeof full, "out.%s%s%s", name, half ? "_o2m" : "", layer);
-    float *theirs = x->step ? NULL : train_values(x->t, &all, "%s", full);
-    for (int p = 0; theirs && p < a->prompts; p++) {
-        snprintf(title, sizeof title, "%s[%d]", full, a->first_prompt + p);
-        train_array(x->t, title, ours + ((int64_t)p * 2 + half) * n, theirs + (a->first_prompt + p) * n, n, 5e-4, 0);
-    }
-    free(theirs);
-}
-
-static void compare_gradients(trainee *x, const picture_answers *a, const char *name, const float *ours, int width,
-                              const char *layer)
-{
-    char full[96];
-    int64_t n = (int64_t)a->prompts * width;
-    snprintf(full, sizeof full, "dout.%s%s", name, layer);
-    float *theirs = x->step ? NULL : train_values(x->t, NULL, "%s", full);
-    if (theirs)
-        train_array(x->t, full, ours, theirs + (int64_t)a->first_prompt * width, n, 1e-4, 0);
-    free(theirs);
-}
-
-static void look(void *user, run *r, const picture_answers *a)
-{
-    trainee *x = user;
-    int layers = x->n->net->decoder.layers, q = a->queries;
-    for (int i = 0; i < layers; i++) {
-        char layer[16] = "";
-        const decoder_layer_output *y = &a->found->layer[i];
-        if (i + 1 < layers)
-            snprintf(layer, sizeof layer, ".aux.%d", i);
-        for (int half = 0; half < 2; half++) {
-            const answer_grads *g = half ? &a->many_grads[i] : &a->one_grads[i];
-            keep_matches(x, a, half, i);
-            compare_answers(x, a, "pred_logits", y->logits->data, 1, half, layer);
-            compare_answers(x, a, "pred_boxes", y->boxes->data, 4, half, layer);
-            compare_gradients(x, a, half ? "pred_logits_o2m" : "pred_logits", g->logits, q, layer);
-            compare_gradients(x, a, half ? "pred_boxes_o2m" : "pred_boxes", g->boxes, 4 * q, layer);
-            compare_gradients(x, a, half ? "pred_boxes_xyxy_o2m" : "pred_boxes_xyxy", g->corners, 4 * q, layer);
+    const batch *b = &x->b;
+    int context = x->n->net->c.context, n = b->texts * context, most = n > b->t.prompts ? n : b->t.prompts;
+    float *ids = malloc(sizeof *ids * (size_t)(most + 1)), *padding = malloc(sizeof *padding * (size_t)(most + 1));
+    if (ids && padding && !x->step) {
+        for (int i = 0; i < n; i++) {
+            ids[i] = (float)b->ids[i];
+            padding[i] = i % context >= b->tokens[i / context];
         }
-        compare_gradients(x, a, "presence_logit_dec", a->one_grads[i].presence, 1, layer);
-    }
-}
-
-static void compare_matches(trainee *x)
-{
-    int layers = x->n->net->decoder.layers;
-    for (int i = 0; i < layers; i++) {
-        for (int half = 0; half < 2; half++) {
-            char name[64], layer[16] = "", prefix[16] = "";
-            if (i + 1 < layers)
-                snprintf(layer, sizeof layer, ".aux.%d", i);
-            if (x->step || strcmp(x->t->variant, "brisk") == 0)
-                snprintf(prefix, sizeof prefix, "step.%d.", x->step);
-            snprintf(name, sizeof name, "%smatch.%s%s", prefix, half ? "o2m" : "o2o", layer);
-            train_matches(x->t, name, x->match[half][i].item, x->match[half][i].count, &x->b.t);
-            match_list_free(&x->match[half][i]);
+        train_exact(x->t, "in.tokens", ids, n);
+        train_exact(x->t, "in.text_mask", padding, n);
+        for (int i = 0, p = 0; i < b->images; i++) {
+            for (int k = 0; k < b->image_prompts[i]; k++, p++) {
+                ids[p] = (float)i;
+                padding[p] = (float)b->text_of[p];
+            }
         }
+        train_exact(x->t, "in.img_ids", ids, b->t.prompts);
+        train_exact(x->t, "in.text_ids", padding, b->t.prompts);
     }
+    x->t->a->out_of_memory |= !ids || !padding;
+    free(ids);
+    free(padding);
 }
 
-static const learner *learner_of(const optimizer *o, const char *name)
+/* ---- gradients ---- */
+
+const learner *train_learner(const optimizer *o, const char *name)
 {
     for (int i = 0; i < o->count; i++)
         if (strcmp(o->item[i].e->p.name, name) == 0)
@@ -171,7 +105,42 @@ static const learner *learner_of(const optimizer *o, const char *name)
     return NULL;
 }
 
-/* The gradient of one tensor against its stored sample; bar relative to the whole tensor's norm. */
+/* The norm of the difference beside the norm of the whole tensor; of a sample, with every value standing for `share`. */
+static void compare_norm(trainee *x, const char *name, const float *ours, const float *theirs, int64_t n, double share,
+                         double norm)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += share * ((double)ours[i] - theirs[i]) * ((double)ours[i] - theirs[i]);
+    if (norm > ZERO_BAR)
+        train_number(x->t, name, norm + sqrt(sum), norm, GRAD_BAR, 0);
+    else
+        train_number(x->t, name, sqrt(sum), 0, norm > 0 ? ZERO_BAR : 0, 1);
+}
+
+/* Of an embedding, the rows that the prompts use. */
+static void compare_rows(trainee *x, const learner *l, const json_t *rows, double norm)
+{
+    char name[256];
+    int64_t have = 0, count = (int64_t)json_array_size(rows), width;
+    if (!count)
+        return;
+    snprintf(name, sizeof name, "grad.%s#rows", l->e->p.name);
+    float *theirs = train_values(x->t, &have, "%s", name), *ours = malloc(sizeof(float) * (size_t)(have + 1));
+    width = have / count;
+    for (int64_t i = 0; theirs && ours && i < count; i++) {
+        int64_t at = (int64_t)json_integer_value(json_array_get(rows, (size_t)i));
+        bool there = at >= 0 && (at + 1) * width <= tensor_count(&l->e->p.t);
+        for (int64_t k = 0; k < width; k++)
+            ours[i * width + k] = there ? l->e->p.t.grad[at * width + k] : NAN;
+    }
+    if (theirs && ours)
+        compare_norm(x, name, ours, theirs, have, 1, norm);
+    free(ours);
+    free(theirs);
+}
+
+/* The gradient of one tensor against its stored sample; or that there is none on both sides. */
 static void compare_grad(trainee *x, const learner *l, const json_t *info)
 {
     const json_t *norm = json_object_get(info, "grad");
@@ -191,11 +160,11 @@ static void compare_grad(trainee *x, const learner *l, const json_t *info)
     float *ours = theirs ? malloc(sizeof(float) * (size_t)(have + 1)) : NULL;
     for (int64_t i = 0; ours && i < have; i++)
         ours[i] = l->e->p.t.grad[i * step];
-    double size = json_number_value(norm);
     if (ours)
-        train_array(x->t, name, ours, theirs, have, size > ZERO_BAR ? GRAD_BAR : ZERO_BAR, size > ZERO_BAR ? size : 1);
+        compare_norm(x, name, ours, theirs, have, (double)step, json_number_value(norm));
     free(ours);
     free(theirs);
+    compare_rows(x, l, json_object_get(info, "rows"), json_number_value(norm));
 }
 
 static void compare_grads(trainee *x)
@@ -204,34 +173,12 @@ static void compare_grads(trainee *x)
     size_t i;
     json_array_foreach(params, i, p) {
         const char *name = json_string_value(json_object_get(p, "name"));
-        const learner *l = name ? learner_of(&x->o, name) : NULL;
+        const learner *l = name ? train_learner(&x->o, name) : NULL;
         if (l)
             compare_grad(x, l, p);
         else
             train_number(x->t, name ? name : "unnamed parameter", 0, 1, 0, 1);
     }
-}
-
-/* 16 values of every tensor after the step, in the order of "params". */
-static void compare_weights(trainee *x, const json_t *step)
-{
-    json_t *params = json_object_get(x->t->info, "params"), *p;
-    double noise = json_number_value(json_object_get(json_object_get(step, "noise"), "sample")), most = 0;
-    int64_t have = 0, at = 0;
-    float *theirs = train_values(x->t, &have, "step.%d.sample", x->step);
-    size_t i;
-    json_array_foreach(params, i, p) {
-        const char *name = json_string_value(json_object_get(p, "name"));
-        const learner *l = name ? learner_of(&x->o, name) : NULL;
-        int64_t n = l ? tensor_count(&l->e->p.t) : 0, k = n < 16 ? n : 16;
-        for (int64_t j = 0; theirs && j < k && at < have; j++, at++)
-            most = fmax(most, fabs((double)l->e->p.t.data[j * n / k] - theirs[at]));
-    }
-    char name[32];
-    snprintf(name, sizeof name, "step.%d.sample", x->step);
-    if (theirs)
-        train_number(x->t, name, most + (at != have), 0, 1, 3 * noise + 6e-8);
-    free(theirs);
 }
 
 /* ---- steps ---- */
@@ -240,11 +187,14 @@ static int one_step(trainee *x, const json_t *step, samite_error *err)
 {
     char name[64], prefix[16] = "";
     step_losses l;
-    forward_options o = {.weights = &official_weights, .masks = x->masks, .look = look, .user = x};
+    forward_options o = {.weights = &official_weights, .masks = x->masks, .look = train_look, .look_encoded = train_look_encoded,
+                         .user = x};
     if (x->step || strcmp(x->t->variant, "brisk") == 0)
         snprintf(prefix, sizeof prefix, "step.%d.", x->step);
     if (!train_targets(x->t, &x->b.t, prefix) || !read_images(x) || !read_texts(x, step))
         return fail(err, SAMITE_INPUT, "step %d of %s lacks its batch", x->step, x->t->variant);
+    compare_inputs(x);
+    train_boxes(x->t, &x->b.t, prefix);
     if (x->masks && !x->b.t.masks)
         x->b.t.masks = calloc(1, 1);      /* no objects at all */
     x->b.t.side = x->b.side;
@@ -254,8 +204,10 @@ static int one_step(trainee *x, const json_t *step, samite_error *err)
         code = batch_gradients(&x->tapes, x->n, &x->b, &o, &l, err);
     if (code)
         return code;
-    train_losses(x->t, x->step, &l, json_object_get(step, "losses"), x->masks);
-    compare_matches(x);
+    snprintf(name, sizeof name, "step.%d", x->step);
+    train_losses(x->t, name, &l, json_object_get(step, "losses"), x->masks, false);
+    train_compare_matches(x);
+    train_compare_words(x);
     if (x->step == 0 && strcmp(x->t->variant, "brisk") != 0)
         compare_grads(x);
     double norm = optimizer_norm(&x->o), where = json_number_value(json_object_get(step, "where"));
@@ -263,8 +215,10 @@ static int one_step(trainee *x, const json_t *step, samite_error *err)
     double per_epoch = json_number_value(json_object_get(x->t->info, "iterations_per_epoch"));
     snprintf(name, sizeof name, "step.%d.grad_norm", x->step);
     train_number(x->t, name, norm, json_number_value(json_object_get(step, "grad_norm")), NORM_BAR, 1e-6);
-    optimizer_step(&x->o, norm, schedule_factor(&x->o.rates, (int64_t)(where * epochs * per_epoch), where));
-    compare_weights(x, step);
+    double factor = schedule_factor(&x->o.rates, (int64_t)(where * epochs * per_epoch), where);
+    train_compare_rates(x, step, factor);
+    optimizer_step(&x->o, norm, factor);
+    train_compare_weights(x, step);
     return 0;
 }
 
@@ -302,6 +256,9 @@ int align_train_steps(train_reference *t, samite_model *m, samite_error *err)
         code = one_step(&x, step, err);
         batch_free(&x.b);
     }
+    if (!code)
+        train_compare_moments(&x);
+    free(x.words);
     align_train_data_close(&x.data);
     optimizer_close(&x.o);
     tapes_close(&x.tapes);

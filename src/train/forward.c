@@ -51,7 +51,7 @@ typedef struct picture {
     int             image, first, prompts, queries;
     targets         t;              /* of these prompts */
     encoded_image   seen;           /* as the prompts see it: values of r */
-    tensor         *memory, *prompt, *mask;
+    tensor         *words, *memory, *prompt, *mask;
     decoder_output  found;
     tensor        **masks;          /* [prompts] */
     tensor         *semantic;
@@ -75,7 +75,7 @@ static void encode(run *r, const picture *p, encoded_image *out)
         sam3_encode_map(r, net, map, out);
         return;
     }
-    sam3_encode_image(r, net, run_input(r, pixels, 4, (int64_t[]){1, side, side, 3}), o->keep != NULL, out);
+    sam3_encode_image(r, net, run_input(r, pixels, 4, (int64_t[]){1, side, side, 3}), o->keep || o->look_encoded, out);
     if (o->keep && run_ok(r))
         o->keep(o->user, p->image, out->trunk->data, count);
 }
@@ -134,6 +134,7 @@ static void compute(picture *p)
     grounded g;
     sam3_ground_with(p->r, p->n->net, &p->seen, words, mask, NULL, &(decoder_options){true, true}, &g);
     p->found = g.found;
+    p->words = words;
     p->memory = g.memory;
     p->prompt = g.prompt;
     p->mask = g.mask;
@@ -331,9 +332,22 @@ static void show(const picture *p)
 {
     if (!p->o->look)
         return;
-    picture_answers a = {p->image, p->first, p->prompts, p->queries, &p->found, p->masks, p->semantic, p->match[0],
-                         p->match[1], p->grads[0], p->grads[1]};
+    picture_answers a = {p->image, p->first, p->prompts, p->queries, &p->found, p->words, p->memory, p->masks,
+                         p->semantic, p->match[0], p->match[1], p->grads[0], p->grads[1]};
     p->o->look(p->o->user, p->r, &a);
+}
+
+/* Asks for gradients that the walk would not keep. */
+static void watch(const picture *p)
+{
+    if (!p->o->look_encoded)
+        return;
+    (void)run_seed(p->r, p->words);
+    (void)run_seed(p->r, p->memory);
+    for (int i = 0; i < p->n->net->decoder.layers; i++) {
+        (void)run_seed(p->r, p->found.layer[i].queries);
+        (void)run_seed(p->r, p->found.layer[i].reference);
+    }
 }
 
 static int chunk_gradients(picture *p, samite_error *err)
@@ -349,6 +363,7 @@ static int chunk_gradients(picture *p, samite_error *err)
         code = mask_losses(p, err);
     for (int i = 0; i < layers && !code; i++)
         seed_layer(p, i);
+    watch(p);
     if (!code)
         code = run_backward(p->r, NULL, err);
     if (!code)
@@ -414,7 +429,15 @@ static int one_picture(tapes *t, const picture *p, int first, int prompts, bool 
         code = one_chunk(p, t->picture, &e, first + at, prompts - at < chunk ? prompts - at : chunk, err);
     if (!code && last && p->o->heads_done)
         p->o->heads_done(p->o->user);
-    return code ? code : run_backward(t->picture, NULL, err);
+    if (p->o->look_encoded) {
+        (void)run_seed(t->picture, e.trunk);
+        (void)run_seed(t->picture, e.level[2]);
+    }
+    if (!code)
+        code = run_backward(t->picture, NULL, err);
+    if (!code && p->o->look_encoded)
+        p->o->look_encoded(p->o->user, p->image, &e);
+    return code;
 }
 
 static double prompts_with_masks(const targets *t)

@@ -41,12 +41,15 @@ int losses_by_name(named_loss *out, const step_losses *l, const loss_weights *w,
 typedef struct picture_answers {
     int image, first_prompt, prompts, queries;      /* queries of one half */
     const decoder_output *found;
+    tensor *words, *memory;                  /* [prompts, n, d], [prompts, t * t, d] */
     tensor *const *masks;                    /* [prompts] [1, n, h, w] for the matches of each prompt, or NULL */
     tensor *semantic;                        /* [prompts, h, w, 1] or NULL */
     const match_list *one, *many;            /* [layers]; prompts are counted within the picture */
     const answer_grads *one_grads, *many_grads;   /* [layers] */
 } picture_answers;
 typedef void (*picture_fn)(void *user, run *r, const picture_answers *a);
+/* The same for the picture itself, after all its prompts. */
+typedef void (*encoded_fn)(void *user, int image, const encoded_image *e);
 
 typedef struct forward_options {
     const loss_weights *weights;
@@ -62,6 +65,7 @@ typedef struct forward_options {
     void (*heads_done)(
         void *user); /* the gradients of text encoder, example encoder, decoder, mask head are complete */
     picture_fn look;
+    encoded_fn look_encoded;        /* with it, inner tensors have their gradients when these are called */
     void      *user;
 } forward_options;
 

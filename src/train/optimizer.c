@@ -192,13 +192,14 @@ static void step_one(learner *l, const learn_rates *r, float clip, double factor
     double rate = l->base_rate * factor, first = 1 - pow(r->beta1, (double)l->steps),
            second = 1 - pow(r->beta2, (double)l->steps);
     float keep = (float)(1 - rate * l->decay), b1 = (float)(1 - r->beta1), b2 = (float)r->beta2,
+          fresh = (float)(1 - r->beta2),
           step = (float)(rate / first), root = (float)sqrt(second), eps = (float)r->eps;
     float *p = l->e->p.t.data, *g = l->e->p.t.grad, *m = l->m, *v = l->v;
     int64_t n = tensor_count(&l->e->p.t);
     for (int64_t i = 0; i < n; i++) {
         float d = g[i] * clip;
         m[i] += b1 * (d - m[i]);
-        v[i] = b2 * v[i] + (1 - b2) * d * d;
+        v[i] = b2 * v[i] + fresh * d * d;
         p[i] = p[i] * keep - step * (m[i] / (sqrtf(v[i]) / root + eps));
     }
 }
