@@ -29,6 +29,14 @@ uint64_t trainer_memory(void)
     return getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }
 
+/* Of all threads of the process so far. */
+static double processor_seconds(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) != 0 ? 0 : (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+                                                 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 checkpoint_files trainer_files(const trainer *t)
 {
     return (checkpoint_files){t->n, &t->o, t->a.count ? &t->a : NULL, t->checkpoints, t->c->keep_last};
@@ -105,7 +113,7 @@ static int request(trainer *t, int epoch, int iter, samite_error *err)
 
 /* ---- statistics ---- */
 
-static json_t *step_numbers(trainer *t, const step_result *r, double images_per_s)
+static json_t *step_numbers(trainer *t, const step_result *r, double images_per_s, double cpu)
 {
     rate_group groups[80];
     char name[64];
@@ -131,17 +139,18 @@ static json_t *step_numbers(trainer *t, const step_result *r, double images_per_
             json_object_set_new(o, name, json_real(rate));
     }
     json_object_set_new(o, "images_per_s", json_real(images_per_s));
+    json_object_set_new(o, "cpu_s", json_real(cpu));
     json_object_set_new(o, "memory_bytes", json_real((double)trainer_memory()));
     free(losses);
     return o;
 }
 
-static void tick(trainer *t, const step_result *r, double took)
+static void tick(trainer *t, const step_result *r, double took, double cpu)
 {
     int64_t steps = (int64_t)t->c->epochs * t->iters, done = t->state.step - t->first_step;
     double per_step = done ? (seconds_now() - t->started) / (double)done : took, images = t->share * team_size(t->team);
     if (t->log)
-        train_log_step(t->log, t->state.step, step_numbers(t, r, took > 0 ? images / took : 0));
+        train_log_step(t->log, t->state.step, step_numbers(t, r, took > 0 ? images / took : 0, cpu));
     if (!t->h->tick || !leader(t))
         return;
     t->h->tick(t->h->user,
@@ -320,7 +329,7 @@ static int one_step(trainer *t, samite_error *err)
 {
     batch b;
     step_result r;
-    double from = seconds_now();
+    double from = seconds_now(), cpu = processor_seconds();
     int code = loader_finish(&t->loader, &b, err);
     if (code)
         return code;
@@ -343,7 +352,7 @@ static int one_step(trainer *t, samite_error *err)
     t->state.step++;
     t->state.iter++;
     t->state.weight += r.applied ? t->share * team_size(t->team) : 0;
-    tick(t, &r, seconds_now() - from);
+    tick(t, &r, seconds_now() - from, processor_seconds() - cpu);
     return t->log ? train_log_status(t->log, err) : 0;
 }
 
