@@ -78,6 +78,8 @@ tensor *run_param(run *r, param *p);
 /* TAPE: asks for a gradient at an input (tests, adversarial prompts): t->grad, zeroed here, complete after
  * run_backward. */
 void    run_want_grad(run *r, tensor *t);
+/* The same, but what is found is added to `grad`, which is borrowed, contiguous as t is. */
+void    run_grad_into(run *r, tensor *t, float *grad);
 /* TAPE: the gradient of the loss at t, for the caller to add to before run_backward(r, NULL, ..). Zeroed at the first
  * call. NULL: t depends on nothing trainable, or the run failed. */
 float  *run_seed(run *r, tensor *t);

@@ -171,6 +171,14 @@ void run_want_grad(run *r, tensor *t)
     t->grad = lasting_grad(r, t);
 }
 
+void run_grad_into(run *r, tensor *t, float *grad)
+{
+    if (r->failed || r->options.mode != TAPE || !t->data)
+        return;
+    value_of(t)->wants = true;
+    t->grad = grad;
+}
+
 float *run_seed(run *r, tensor *t)
 {
     if (r->failed || r->options.mode != TAPE || !value_of(t)->wants)

@@ -1,6 +1,6 @@
 /* forward.c - a batch, one picture at a time: encode it and its prompts, match, seed the losses' gradients, walk back.
  */
-#include "train/forward.h"
+#include "train/forward_inside.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ int tapes_open(tapes *t, const run_options *o, samite_error *err)
     own.mode = TAPE;
     *t = (tapes){.picture = run_open(&own, err)};
     t->prompts = t->picture ? run_open(&own, err) : NULL;
-    if (t->prompts)
+    t->masks = t->prompts ? run_open(&own, err) : NULL;
+    if (t->masks)
         return 0;
     tapes_close(t);
     return SAMITE_RESOURCE;
@@ -31,35 +32,9 @@ void tapes_close(tapes *t)
 {
     run_close(t->picture);
     run_close(t->prompts);
+    run_close(t->masks);
     *t = (tapes){0};
 }
-
-size_t tapes_peak(const tapes *t)
-{
-    return run_peak(t->picture) + run_peak(t->prompts);
-}
-
-/* Prompts of one picture that are on the tape together. Arrays over layers; [0] the one-to-one half, [1] the other. */
-typedef struct picture {
-    run            *r;              /* of the prompts */
-    native         *n;
-    const batch    *b;
-    const forward_options *o;
-    step_losses    *losses;
-    loss_norms      norms;
-    double          present;        /* prompts of the batch whose objects have a mask at all */
-    int             image, first, prompts, queries;
-    targets         t;              /* of these prompts */
-    encoded_image   seen;           /* as the prompts see it: values of r */
-    tensor         *words, *memory, *prompt, *mask;
-    decoder_output  found;
-    tensor        **masks;          /* [prompts] */
-    tensor         *semantic;
-    match_list      match[2][DECODER_MAX_LAYERS];
-    answer_grads    grads[2][DECODER_MAX_LAYERS];
-    int32_t        *ids;            /* [prompts, longest] token ids; live until the tape is walked */
-    float          *logits, *boxes; /* the half being looked at: [prompts, queries], [prompts, queries, 4] */
-} picture;
 
 /* ---- network ---- */
 
@@ -80,30 +55,21 @@ static void encode(run *r, const picture *p, encoded_image *out)
         o->keep(o->user, p->image, out->trunk->data, count);
 }
 
-/* The picture's features as inputs of the prompts' tape; gradients are asked for where the picture's tape wants them.
- */
+tensor *show_value(run *to, run *from, tensor *x, int64_t at, int axes, const int64_t *dim)
+{
+    tensor *y = run_input(to, x->data + at, axes, dim);
+    float *sum = run_seed(from, x);
+    if (sum)
+        run_grad_into(to, y, sum + at);
+    return y;
+}
+
 static void show_features(picture *p, run *from, const encoded_image *e)
 {
     tensor *const in[] = {e->level[0], e->level[1], e->level[2], e->begun, e->codes};
     tensor **out[] = {&p->seen.level[0], &p->seen.level[1], &p->seen.level[2], &p->seen.begun, &p->seen.codes};
-    for (int i = 0; i < 5; i++) {
-        *out[i] = run_input(p->r, in[i]->data, in[i]->axes, in[i]->dim);
-        if (run_seed(from, in[i]))
-            run_want_grad(p->r, *out[i]);
-    }
-}
-
-/* What the prompts' tape found goes to the picture's tape. */
-static void return_gradients(picture *p, run *to, const encoded_image *e)
-{
-    tensor *const out[] = {e->level[0], e->level[1], e->level[2], e->begun};
-    tensor *const in[] = {p->seen.level[0], p->seen.level[1], p->seen.level[2], p->seen.begun};
-    for (int i = 0; i < 4; i++) {
-        float *sum = in[i]->grad ? run_seed(to, out[i]) : NULL;
-        if (sum)
-            for (int64_t k = 0; k < tensor_count(in[i]); k++)
-                sum[k] += in[i]->grad[k];
-    }
+    for (int i = 0; i < 5; i++)
+        *out[i] = show_value(p->r, from, in[i], 0, in[i]->axes, in[i]->dim);
 }
 
 /* Token ids of these prompts, cut to the longest of all, so that places do not hang on who is computed together; and the
@@ -235,104 +201,13 @@ static void seed_layer(picture *p, int layer)
         seed[i] += p->grads[0][layer].presence[i];
 }
 
-/* ---- masks ---- */
-
-/* Matches of prompt b in both halves of the last layer, as rows of its queries. */
-static int chosen_rows(const picture *p, int b, int32_t *index, match *from, bool *many)
-{
-    int n = 0, last = p->n->net->decoder.layers - 1;
-    for (int half = 0; half < 2; half++) {
-        const match_list *m = &p->match[half][last];
-        for (int i = 0; i < m->count; i++) {
-            if (m->item[i].prompt != b)
-                continue;
-            index[n] = (b * 2 + half) * p->queries + m->item[i].query;
-            many[n] = half;
-            from[n++] = m->item[i];
-        }
-    }
-    return n;
-}
-
-static void mask_terms(picture *p, tensor *masks, const match *from, const bool *many, int n, float *room)
-{
-    int side = (int)masks->dim[2], to = p->t.side, last = p->n->net->decoder.layers - 1;
-    const loss_weights *w = p->o->weights;
-    float *seed = run_seed(p->r, masks);
-    for (int i = 0; seed && i < n; i++) {
-        if (!p->t.mask_valid[from[i].object])
-            continue;
-        loss_terms *sum = many[i] ? &p->losses->many[last] : &p->losses->one[last];
-        double half = many[i] ? w->one_to_many : 1, mask = 0, dice = 0;
-        loss_norms norms = p->norms;
-        norms.scale *= half;
-        int64_t at = (int64_t)i * side * side;
-        loss_mask(&mask, &dice, seed + at, masks->data + at, side, p->t.masks + (int64_t)from[i].object * to * to, to,
-                  &norms, w, room);
-        sum->mask += half * mask;
-        sum->dice += half * dice;
-    }
-}
-
-/* Union of the masks of prompt b into out [side, side]; invalid ones are empty. */
-static void union_of(const targets *t, int b, uint8_t *out)
-{
-    int64_t n = (int64_t)t->side * t->side;
-    memset(out, 0, (size_t)n);
-    for (int i = t->first[b]; i < t->first[b + 1]; i++)
-        for (int64_t k = 0; k < n; k++)
-            out[k] |= t->masks[(int64_t)i * n + k];
-}
-
-static void semantic_terms(picture *p, uint8_t *target, float *room)
-{
-    int side = (int)p->semantic->dim[1];
-    float *seed = run_seed(p->r, p->semantic);
-    for (int b = 0; seed && b < p->prompts; b++) {
-        int64_t at = (int64_t)b * side * side;
-        union_of(&p->t, b, target);
-        loss_semantic(&p->losses->semantic, &p->losses->semantic_dice, seed + at, p->semantic->data + at, side, target,
-                      p->t.side, p->present, p->norms.scale, p->o->weights, room);
-    }
-}
-
-/* Masks of the matched queries and the map of each prompt, with their losses. */
-static int mask_losses(picture *p, samite_error *err)
-{
-    const seghead *s = &p->n->net->seghead;
-    int64_t area = (int64_t)p->t.side * p->t.side, most = 2 * (int64_t)p->queries * (targets_objects(&p->t) + 1);
-    float *room = malloc(sizeof(float) * 2 * (size_t)area);
-    uint8_t *target = malloc((size_t)area + 1);
-    int32_t *index = malloc(sizeof *index * (size_t)most);
-    match *from = malloc(sizeof *from * (size_t)most);
-    bool *many = malloc(sizeof *many * (size_t)most), ok = room && target && index && from && many;
-    tensor *pixels = seghead_pixels(p->r, s, p->seen.level, p->memory, p->prompt, p->mask);
-    tensor *q = p->found.queries;
-    q = reshape(p->r, q, 2, (int64_t[]){tensor_rows(q), tensor_cols(q)});
-    for (int b = 0; ok && run_ok(p->r) && b < p->prompts; b++) {
-        int n = chosen_rows(p, b, index, from, many);
-        if (!n)
-            continue;
-        tensor *rows_of = gather_rows(p->r, q, index, n);
-        rows_of = reshape(p->r, rows_of, 3, (int64_t[]){1, n, tensor_cols(rows_of)});
-        p->masks[b] = seghead_masks(p->r, s, rows(p->r, pixels, b, 1), rows_of);
-        if (run_ok(p->r))
-            mask_terms(p, p->masks[b], from, many, n, room);
-    }
-    p->semantic = seghead_semantic(p->r, s, pixels);
-    if (ok && run_ok(p->r))
-        semantic_terms(p, target, room);
-    free(room), free(target), free(index), free(from), free(many);
-    return ok ? run_status(p->r, err) : fail(err, SAMITE_RESOURCE, "not enough memory for the mask losses");
-}
-
 /* ---- the batch ---- */
 
 static void show(const picture *p)
 {
     if (!p->o->look)
         return;
-    picture_answers a = {p->image, p->first, p->prompts, p->queries, &p->found, p->words, p->memory, p->masks,
+    picture_answers a = {p->image, p->first, p->prompts, p->queries, &p->found, p->words, p->memory, p->shown,
                          p->semantic, p->match[0], p->match[1], p->grads[0], p->grads[1]};
     p->o->look(p->o->user, p->r, &a);
 }
@@ -380,7 +255,7 @@ static void picture_free(picture *p)
             match_list_free(&p->match[half][i]);
         }
     }
-    free(p->masks), free(p->ids), free(p->logits), free(p->boxes);
+    free(p->shown), free(p->ids), free(p->logits), free(p->boxes);
 }
 
 /* The two tapes of a picture have sequences of their own; `first` is the first prompt's number. */
@@ -403,16 +278,13 @@ static int one_chunk(const picture *p, run *from, const encoded_image *e, int fi
     own.t.count += first;
     own.t.first += first;
     int64_t n = (int64_t)own.prompts * own.queries;
-    own.masks = calloc((size_t)own.prompts + 1, sizeof(tensor *));
     own.logits = malloc(sizeof(float) * (size_t)(n + 1));
     own.boxes = malloc(sizeof(float) * 4 * (size_t)(n + 1));
     run_reset(own.r);
     set_drop(own.r, &own, 0, first - p->first);
     show_features(&own, from, e);
-    int code = own.masks && own.logits && own.boxes ? chunk_gradients(&own, err)
-                                                    : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
-    if (!code)
-        return_gradients(&own, from, e);
+    int code = own.logits && own.boxes ? chunk_gradients(&own, err)
+                                       : fail(err, SAMITE_RESOURCE, "not enough memory for a picture");
     picture_free(&own);
     return code;
 }
@@ -429,6 +301,7 @@ static int one_picture(tapes *t, const picture *p, int first, int prompts, bool 
         code = one_chunk(p, t->picture, &e, first + at, prompts - at < chunk ? prompts - at : chunk, err);
     if (!code && last && p->o->heads_done)
         p->o->heads_done(p->o->user);
+    run_reset(t->prompts);       /* its memory is not needed beside that of the walk */
     if (p->o->look_encoded) {
         (void)run_seed(t->picture, e.trunk);
         (void)run_seed(t->picture, e.level[2]);
@@ -474,7 +347,7 @@ int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *
 {
     *out = (step_losses){.layers = n->net->decoder.layers, .bad_image = -1, .bad_prompt = -1};
     batch_counts all = o->counts ? *o->counts : batch_count(b);
-    picture p = {.r = t->prompts, .n = n, .b = b, .o = o, .losses = out, .present = all.present,
+    picture p = {.r = t->prompts, .masks = t->masks, .n = n, .b = b, .o = o, .losses = out, .present = all.present,
                  .norms = {fmax(1, all.objects), sqrt(all.prompts), (int)all.prompts}};
     int code = 0;
     for (int i = 0, first = 0; i < b->images && !code; first += b->image_prompts[i++]) {

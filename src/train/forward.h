@@ -69,11 +69,10 @@ typedef struct forward_options {
     void      *user;
 } forward_options;
 
-/* Where gradients are computed: two tapes, for the picture and for prompts asked of it. */
-typedef struct tapes { run *picture, *prompts; } tapes;
+/* Where gradients are computed: tapes for the picture, for prompts asked of it, and for the mask of one prompt. */
+typedef struct tapes { run *picture, *prompts, *masks; } tapes;
 int  tapes_open(tapes *t, const run_options *o, samite_error *err);     /* o->mode is ignored */
 void tapes_close(tapes *t);
-size_t tapes_peak(const tapes *t);
 
 /* Adds the gradients of the batch to the trainable tensors. */
 int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *o, step_losses *out, samite_error *err);

@@ -135,10 +135,36 @@ void optimizer_close(optimizer *o)
     *o = (optimizer){0};
 }
 
+/* Tensors are walked in pieces. Most rows of the token table never get a gradient: what holds only zeros is read but not
+ * written, so that it needs no memory. */
+enum { PIECE = 4096 };
+
+static int64_t piece_at(int64_t i, int64_t n)
+{
+    return n - i < PIECE ? n - i : PIECE;
+}
+
+static bool all_zero(const float *x, int64_t n)
+{
+    const uint32_t *bits = (const uint32_t *)(const void *)x;
+    uint32_t any = 0;
+    for (int64_t i = 0; i < n; i++)
+        any |= bits[i];
+    return !any;
+}
+
+static void clear(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += PIECE)
+        if (!all_zero(x + i, piece_at(i, n)))
+            memset(x + i, 0, sizeof *x * (size_t)piece_at(i, n));
+}
+
 void optimizer_zero(optimizer *o)
 {
+    #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < o->count; i++)
-        memset(o->item[i].e->p.t.grad, 0, sizeof(float) * (size_t)tensor_count(&o->item[i].e->p.t));
+        clear(o->item[i].e->p.t.grad, tensor_count(&o->item[i].e->p.t));
 }
 
 /* What a tensor's rate is called: the part, and in the trunk the block. */
@@ -186,21 +212,35 @@ double optimizer_norm(const optimizer *o)
     return sqrt(sum);
 }
 
+/* What a step of one tensor multiplies by. */
+typedef struct step_by { float keep, b1, b2, fresh, step, root, eps, clip; } step_by;
+
+static void step_piece(float *p, const float *g, float *m, float *v, const step_by *by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float d = g[i] * by->clip;
+        m[i] += by->b1 * (d - m[i]);
+        v[i] = by->b2 * v[i] + by->fresh * d * d;
+        p[i] = p[i] * by->keep - by->step * (m[i] / (sqrtf(v[i]) / by->root + by->eps));
+    }
+}
+
 static void step_one(learner *l, const learn_rates *r, float clip, double factor)
 {
     l->steps++;
     double rate = l->base_rate * factor, first = 1 - pow(r->beta1, (double)l->steps),
            second = 1 - pow(r->beta2, (double)l->steps);
-    float keep = (float)(1 - rate * l->decay), b1 = (float)(1 - r->beta1), b2 = (float)r->beta2,
-          fresh = (float)(1 - r->beta2),
-          step = (float)(rate / first), root = (float)sqrt(second), eps = (float)r->eps;
+    step_by by = {(float)(1 - rate * l->decay), (float)(1 - r->beta1), (float)r->beta2, (float)(1 - r->beta2),
+                  (float)(rate / first), (float)sqrt(second), (float)r->eps, clip};
     float *p = l->e->p.t.data, *g = l->e->p.t.grad, *m = l->m, *v = l->v;
     int64_t n = tensor_count(&l->e->p.t);
-    for (int64_t i = 0; i < n; i++) {
-        float d = g[i] * clip;
-        m[i] += b1 * (d - m[i]);
-        v[i] = b2 * v[i] + fresh * d * d;
-        p[i] = p[i] * keep - step * (m[i] / (sqrtf(v[i]) / root + eps));
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t count = piece_at(i, n);
+        if (!all_zero(g + i, count) || !all_zero(m + i, count) || !all_zero(v + i, count))
+            step_piece(p + i, g + i, m + i, v + i, &by, count);
+        else
+            for (int64_t k = i; k < i + count; k++)
+                p[k] *= by.keep;
     }
 }
 
