@@ -7,6 +7,7 @@
 
 #include "api_train.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "kernels/gemm.h"
 #include "runtime/native_write.h"
@@ -167,7 +168,7 @@ static int fill_plan(samite_training *t, samite_training_plan *out, samite_error
                               .learning = cost.learners,
                               .frozen = cost.frozen,
                               .flops = cost.flops,
-                              .memory_free = trainer_memory_available(),
+                              .memory_free = memory_available(),
                               .memory_bytes = train_cost_bytes(&cost)};
     p.seconds = rate > 0 ? (double)p.steps * x->share * cost.flops / rate : 0;
     p.size = out->size;

@@ -363,25 +363,40 @@ static void foreign_adapters_are_refused(void **state)
 
 /* ---- ailments ---- */
 
-static const char *poisoned_model(void)
+/* A tensor of the model becomes `value` from element `first` on. */
+static void poison(native *n, const char *name, int64_t first, int64_t count, float value)
+{
+    entry *w = registry_find(&n->net->all, name);
+    assert_non_null(w);
+    w->p.t.data = native_values(n, w);
+    for (int64_t i = first; i < first + count; i++)
+        w->p.t.data[i] = value;
+    w->p.owned = w->p.trainable = true;
+}
+
+#define DECODER "detector.transformer.decoder."
+
+/* Huge values times zero weights: finite answers with the gradient that follows. Or answers that are no numbers. */
+static char *poisoned_model(float huge)
 {
     native *n;
     samite_error e = {0};
     if (native_open(&n, "formula:tiny", &(native_options){0}, &e))
         fail_msg("%s", e.text);
-    entry *w = registry_find(&n->net->all, "detector.transformer.decoder.norm.weight");
-    assert_non_null(w);
-    w->p.t.data = native_values(n, w);
-    w->p.t.data[3] = NAN;
-    w->p.owned = w->p.trainable = true;
+    if (!(huge > 0))
+        poison(n, DECODER "norm.weight", 3, 1, NAN);
+    else
+        poison(n, DECODER "presence_token_head.layers.1.bias", 0, n->net->c.d, huge);
+    if (huge > 0)
+        poison(n, DECODER "presence_token_head.layers.2.weight", 0, n->net->c.d, 0);
     assert_int_equal(native_write(n, path_of("poison.safetensors"), NULL, NULL, NULL, &e), 0);
     native_close(n);
-    return path_of("poison.safetensors");
+    return strdup(path_of("poison.safetensors"));
 }
 
 static void numbers_that_are_none(void **state)
 {
-    char *model = strdup(poisoned_model());
+    char *model = poisoned_model(0);
     const pair stop[] = {{"checkpoint_path", model}, {NULL, NULL}},
                skip[] = {{"checkpoint_path", model}, {"on_nonfinite", "skip"}, {NULL, NULL}};
     observed o = {0}, p = {0};
@@ -393,6 +408,51 @@ static void numbers_that_are_none(void **state)
     assert_int_equal(train("skip", skip, &p, &e), 0);
     assert_non_null(strstr(p.log, "left out"));
     free(model);
+}
+
+static void gradients_that_are_none(void **state)
+{
+    char *model = poisoned_model(3e38f);
+    const pair stop[] = {{"checkpoint_path", model}, {"batch_size", "2"}, {NULL, NULL}},
+               skip[] = {{"checkpoint_path", model}, {"on_nonfinite", "skip"}, {"epochs", "1"}, {NULL, NULL}};
+    observed o = {0}, p = {0};
+    samite_error e = {0};
+    assert_int_equal(train("inf", stop, &o, &e), SAMITE_FAILED);
+    assert_non_null(strstr(e.text, "the gradient is not finite"));
+    assert_non_null(strstr(e.text, "step 0"));
+    assert_non_null(strstr(e.text, ".png"));
+    assert_non_null(strstr(e.text, "prompt \""));
+    assert_int_equal(train("leave", skip, &p, &e), 0);
+    assert_non_null(strstr(p.log, "left out"));
+    assert_true(largest_difference(model, path_of("leave/checkpoints/checkpoint_1.pt")) == 0);
+    free(model);
+}
+
+/* It diverges; the weights before the step that shows it are kept. */
+static void last_good_weights_stay(void **state)
+{
+    char *model = poisoned_model(3e37f);
+    const pair wild[] = {{"checkpoint_path", model}, {"lr", "10"}, {NULL, NULL}};
+    observed o = {0};
+    samite_error e = {0};
+    weights *w;
+    char name[128];
+    assert_int_equal(train("wild", wild, &o, &e), SAMITE_FAILED);
+    assert_true(o.steps > 0);
+    assert_non_null(strstr(o.log, "the weights before that step are saved"));
+    snprintf(name, sizeof name, "wild/checkpoints/checkpoint_0_%d.pt", o.steps);
+    free(model);
+    if (weights_open(&w, path_of(name), &e))
+        fail_msg("%s", e.text);
+    for (size_t i = 0; i < weights_count(w); i++) {
+        const weight *one = weights_at(w, i);
+        float *p = malloc(sizeof *p * ((size_t)weight_count(one) + 1));
+        weight_to_f32(p, one);
+        for (int64_t k = 0; one->type == DT_F32 && k < weight_count(one); k++)
+            assert_true(isfinite(p[k]));
+        free(p);
+    }
+    weights_close(w);
 }
 
 static void missing_pictures(void **state)
@@ -469,6 +529,8 @@ int main(void)
                                        cmocka_unit_test(adapters_merge_into_weights),
                                        cmocka_unit_test(foreign_adapters_are_refused),
                                        cmocka_unit_test(numbers_that_are_none),
+                                       cmocka_unit_test(gradients_that_are_none),
+                                       cmocka_unit_test(last_good_weights_stay),
                                        cmocka_unit_test(missing_pictures),
                                        cmocka_unit_test(no_steps_no_training),
                                        cmocka_unit_test(one_picture_is_learnt)};

@@ -1,7 +1,9 @@
 """train_cli.py - `samite train` as users call it: dry run, Ctrl-C, several processes, merge. Arguments: program, data folder."""
 
 import array
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import zipfile
 SAMITE, DATA = sys.argv[1:3]
 COMMON = ["--data", DATA + "/instances.json", "--images", DATA, "-m", "formula:tiny", "-j", "1", "--set", "logging.report=false"]
 os.environ["OMP_NUM_THREADS"] = "1"
+TWO = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
 checks = 0
 
 
@@ -74,6 +77,39 @@ def interrupted(place):
     check(os.path.exists(out + "/checkpoints/latest.json"), "Ctrl-C saves nothing")
 
 
+def interrupted_twice(place):
+    """A step of many seconds; the second Ctrl-C does not wait for it."""
+    out = place + "/twice"
+    words = [SAMITE, "train", *COMMON, "--resolution", "1008", "--batch", "4", "--out", out]
+    p = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while p.poll() is None and not os.path.exists(out + "/tensorboard"):
+        time.sleep(0.01)
+    p.send_signal(signal.SIGINT)
+    time.sleep(0.05)
+    check(p.poll() is None, "the first Ctrl-C does not let the step end")
+    p.send_signal(signal.SIGINT)
+    p.communicate()
+    check(p.returncode in (-signal.SIGINT, 130), "second Ctrl-C: exit %d" % p.returncode)
+    check(not os.path.exists(out + "/logs/steps.jsonl"), "the second Ctrl-C waits for the step")
+
+
+def not_enough_memory(place):
+    """More prompts at once than any machine has room for; said by the dry run, and before the first step."""
+    with open(DATA + "/instances.json") as f:
+        doc = json.load(f)
+    doc["categories"] += [dict(id=100 + i, name="thing %d" % i) for i in range(400)]
+    with open(place + "/many.json", "w") as f:
+        json.dump(doc, f)
+    words = [*COMMON, "--data", place + "/many.json", "--masks", "--resolution", "3584", "--set", "prompts_per_pass=0"]
+    check("will not fit" in run("train", *words, "--dry-run"), "a dry run does not foresee that memory is short")
+    check("will not fit" not in run("train", *COMMON, "--dry-run"), "memory is short for no reason")
+    p = subprocess.Popen([SAMITE, "train", *words, "--out", place + "/short"], stderr=subprocess.PIPE, text=True)
+    said = p.stderr.readline()
+    p.kill()
+    p.communicate()
+    check("it may run out of memory" in said, "a training does not foresee that memory is short: " + said)
+
+
 def processes(place):
     if not shutil.which("mpirun") or not mpi_built():
         print("several processes: not tested, no MPI")
@@ -81,9 +117,56 @@ def processes(place):
     more = ["--epochs", "2", "--masks", "--set", "lr=8e-4"]
     run("train", *COMMON, *more, "--batch", "2", "--out", place + "/one")
     run("train", *COMMON, *more, "--batch", "1", "--out", place + "/two",
-        before=["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"])
+        before=TWO)
     far = furthest(place + "/one/checkpoints/checkpoint_2.pt", place + "/two/checkpoints/checkpoint_2.pt")
     check(far < 1e-5, "two processes differ from one by %g" % far)
+    one, two = ([json.loads(line) for line in open(place + d + "/logs/steps.jsonl")] for d in ("/one", "/two"))
+    check(len(one) == len(two) == 4, "steps of one and of two processes")
+    for a, b in zip(one, two):     # losses are divided by the number of boxes of all processes
+        for name in a:
+            if "loss" in name or name == "grad_norm":
+                check(abs(a[name] - b[name]) <= 1e-4 * abs(a[name]) + 1e-6, "%s: %g, %g" % (name, a[name], b[name]))
+
+
+def start_two(out, *more):
+    return subprocess.Popen([*TWO, SAMITE, "train", *COMMON, "--out", out, *more], stderr=subprocess.PIPE,
+                            stdout=subprocess.DEVNULL, text=True)
+
+
+def process_of(rank, launcher):
+    """The id of a process that the launcher started."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/stat" % pid) as f:
+                parent = int(f.read().rsplit(")", 1)[1].split()[1])
+            with open("/proc/%s/environ" % pid, "rb") as f:
+                ours = b"OMPI_COMM_WORLD_RANK=%d" % rank in f.read().split(b"\0")
+        except OSError:
+            continue
+        if parent == launcher and ours:
+            return int(pid)
+
+
+def processes_that_die(place):
+    if not shutil.which("mpirun") or not mpi_built():
+        return
+    out = place + "/killed"
+    p = start_two(out, "--epochs", "4000")
+    while p.poll() is None and not os.path.exists(out + "/logs/steps.jsonl"):
+        time.sleep(0.01)
+    os.kill(process_of(1, p.pid), signal.SIGKILL)
+    said = p.communicate()[1]
+    check(p.returncode != 0 and "rank 1" in said and "signal 9" in said, "a killed process ends all:\n" + said)
+
+    pictures = place + "/some"
+    shutil.copytree(DATA, pictures)
+    os.remove(pictures + "/000008.png")
+    p = start_two(place + "/lacking", "--images", pictures, "--epochs", "2")
+    said = p.communicate()[1]
+    check(p.returncode != 0 and "000008.png" in said and re.search("process [01] of 2: .*all processes end", said),
+          "a process that fails says why and ends all:\n" + said)
+
+
 
 
 def mpi_built():
@@ -105,7 +188,7 @@ def validation(place):
 def main():
     place = tempfile.mkdtemp()
     try:
-        for part in (dry_run, mistakes, interrupted, processes, validation):
+        for part in (dry_run, mistakes, interrupted, interrupted_twice, not_enough_memory, processes, processes_that_die, validation):
             part(place)
     finally:
         shutil.rmtree(place)

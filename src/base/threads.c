@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
+
 /* Lowest-numbered CPU of the core that `cpu` belongs to; `cpu` itself where the system does not say. */
 static int first_sibling(int cpu)
 {
@@ -39,57 +41,36 @@ static int allowed_cores(void)
     return CPU_COUNT(&cores);
 }
 
+static int quota_of(long long quota, long long period)
+{
+    if (quota <= 0 || period <= 0)
+        return 0;
+    long long cpus = quota / period + (quota % period != 0);
+    return cpus < INT_MAX ? (int)cpus : 0;
+}
+
 /* CPUs that the quota at `folder` allows, rounded up; 0 when there is none. cgroup v2: "max 100000" or
  * "150000 100000". */
 static int quota_v2(const char *folder)
 {
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", folder) >= (int)sizeof path)
-        return 0;
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return 0;
-    long long quota = 0, period = 0;
-    int n = fscanf(f, "%lld %lld", &quota, &period);
-    fclose(f);
-    if (n != 2 || quota <= 0 || period <= 0)
-        return 0;
-    long long cpus = (quota + period - 1) / period;
-    return cpus < INT_MAX ? (int)cpus : 0;
+    long long value[2];
+    return cgroup_numbers(folder, "cpu.max", value) == 2 ? quota_of(value[0], value[1]) : 0;
 }
 
 static int quota_v1(void)
 {
-    static const char *const names[2] = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-                                         "/sys/fs/cgroup/cpu/cpu.cfs_period_us"};
-    long long value[2] = {0, 0};
-    for (int i = 0; i < 2; i++) {
-        FILE *f = fopen(names[i], "r");
-        if (!f)
-            return 0;
-        if (fscanf(f, "%lld", &value[i]) != 1)
-            value[i] = 0;
-        fclose(f);
-    }
-    if (value[0] <= 0 || value[1] <= 0)
-        return 0;
-    long long cpus = (value[0] + value[1] - 1) / value[1];
-    return cpus < INT_MAX ? (int)cpus : 0;
+    long long quota[2], period[2];
+    return cgroup_numbers("/cpu", "cpu.cfs_quota_us", quota) && cgroup_numbers("/cpu", "cpu.cfs_period_us", period)
+               ? quota_of(quota[0], period[0])
+               : 0;
 }
 
 /* The tightest quota from this process's cgroup up to the root; 0 when there is none. */
 static int quota(void)
 {
-    char line[PATH_MAX], folder[PATH_MAX] = "";
-    FILE *f = fopen("/proc/self/cgroup", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (strncmp(line, "0::/", 4) == 0) {
-            line[strcspn(line, "\n")] = '\0';
-            snprintf(folder, sizeof folder, "%s", line + 3);
-        }
-    if (f)
-        fclose(f);
+    char folder[PATH_MAX];
     int best = quota_v1();
+    cgroup_folder(folder, sizeof folder);
     for (;;) {
         int here = quota_v2(folder);
         if (here > 0 && (best == 0 || here < best))

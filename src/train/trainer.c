@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "train/random.h"
@@ -453,7 +454,7 @@ static int begin(trainer *t, bool resume, samite_error *err)
 static int foresee_memory(const trainer *t, samite_error *err)
 {
     train_cost cost;
-    uint64_t there = trainer_memory_available() + trainer_memory();     /* weights and moments are there already */
+    uint64_t there = memory_available() + trainer_memory();     /* weights and moments are there already */
     int code = trainer_cost(t, &cost, err);
     if (!code && there && train_cost_bytes(&cost) > there)
         trainer_say(t,
@@ -471,7 +472,7 @@ static int end_badly(trainer *t, int code, samite_error *err)
     if (code == SAMITE_FAILED && t->state.step && !t->c->skip_saving && leader(t) && save(t, NULL, &own) == 0)
         trainer_say(t, "the weights before that step are saved");
     if (code != SAMITE_CANCELLED && team_size(t->team) > 1) {
-        trainer_say(t, "%s; all processes end", err ? err->text : "failed");
+        trainer_tell(t, "%s; all processes end", err ? err->text : "failed");
         team_abort(t->team, code);
     }
     return code;

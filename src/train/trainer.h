@@ -78,8 +78,13 @@ typedef struct step_result {
     bool        applied;
 } step_result;
 int trainer_step(trainer *t, const batch *b, step_result *out, samite_error *err);
+/* Goes through the batch prompt by prompt, as `o` says, until the gradient is no number: l->bad_image, l->bad_prompt; -1
+ * where it is never this process's. Leaves the gradients in any state. */
+void trainer_blame(trainer *t, const batch *b, const forward_options *o, step_losses *l);
 
 void trainer_say(const trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same from any process: of several, it says which one it is. */
+void trainer_tell(const trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 checkpoint_files trainer_files(const trainer *t);
 uint64_t trainer_memory(void);              /* largest resident size of the process */
 
@@ -91,7 +96,5 @@ typedef struct train_cost {
 } train_cost;
 int trainer_cost(const trainer *t, train_cost *out, samite_error *err);
 uint64_t train_cost_bytes(const train_cost *c);
-/* Memory that the system could still give, caches included; 0: not known. */
-uint64_t trainer_memory_available(void);
 
 #endif

@@ -128,15 +128,3 @@ uint64_t train_cost_bytes(const train_cost *c)
 {
     return c->weights + c->learning + c->activations + 2 * c->batch;
 }
-
-uint64_t trainer_memory_available(void)
-{
-    unsigned long long kilobytes = 0;
-    char line[128];
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %llu kB", &kilobytes) != 1)
-        kilobytes = 0;
-    if (f)
-        fclose(f);
-    return (uint64_t)kilobytes * 1024;
-}

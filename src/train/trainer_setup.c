@@ -27,6 +27,21 @@ void trainer_say(const trainer *t, const char *format, ...)
     t->h->log(t->h->user, line);
 }
 
+void trainer_tell(const trainer *t, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    int n = 0, size = t->team ? team_size(t->team) : 1;
+    if (!t->h->log)
+        return;
+    if (size > 1)
+        n = snprintf(line, sizeof line, "process %d of %d: ", team_rank(t->team), size);
+    va_start(args, format);
+    vsnprintf(line + n, sizeof line - (size_t)n, format, args);
+    va_end(args);
+    t->h->log(t->h->user, line);
+}
+
 /* ---- data ---- */
 
 static int check_rows(const trainer *t, samite_error *err)

@@ -51,6 +51,7 @@ static void keep_map(const trainer *t, int image, const float *map, int64_t coun
 
 typedef struct summing {
     trainer     *t;
+    batch_counts counts;         /* of all processes */
     bool         heads_begun;
     int          code;
     samite_error err;
@@ -133,39 +134,42 @@ static double schedule_now(const trainer *t)
     return schedule_factor(&t->o.rates, (int64_t)(exact * iters), exact / epochs);
 }
 
-/* Gradients of this process's pictures, added up with the others'. */
-static int all_gradients(trainer *t, const batch *b, step_result *out, samite_error *err)
+static forward_options options_of(trainer *t, const batch *b, summing *sums)
 {
-    batch_counts counts;
-    summing sums = {.t = t};
-    forward_options o = {.weights = &t->weights,
-                         .masks = t->c->masks,
-                         .chunk = t->c->prompts_per_pass,
-                         .counts = &counts,
-                         .recall = t->features ? recall : NULL,
-                         .keep = t->features ? keep : NULL,
-                         .heads_done = heads_done,
-                         .drop_rate = (float)t->c->dropout,
-                         .path_rate = t->parts >> PART_TRUNK & 1 ? (float)t->c->drop_path : 0,
-                         .seeds = t->drop_seeds,
-                         .user = &sums};
     for (int i = 0; i < b->images; i++)
         t->drop_seeds[i] =
             random_at((uint64_t)t->c->seed, RANDOM_DROP, (uint64_t)t->state.step, (uint64_t)t->images[i]);
-    int code = count_all(t, b, &counts, err);
+    return (forward_options){.weights = &t->weights,
+                             .masks = t->c->masks,
+                             .chunk = t->c->prompts_per_pass,
+                             .counts = &sums->counts,
+                             .recall = t->features ? recall : NULL,
+                             .keep = t->features ? keep : NULL,
+                             .heads_done = heads_done,
+                             .drop_rate = (float)t->c->dropout,
+                             .path_rate = t->parts >> PART_TRUNK & 1 ? (float)t->c->drop_path : 0,
+                             .seeds = t->drop_seeds,
+                             .user = sums};
+}
+
+/* Gradients of this process's pictures, added up with the others'. */
+static int all_gradients(trainer *t, const batch *b, const forward_options *o, summing *sums, step_result *out,
+                         samite_error *err)
+{
+    int code = count_all(t, b, &sums->counts, err);
     if (code)
         return code;
     optimizer_zero(&t->o);
     samite_error own = {0};
-    int bad = batch_gradients(&t->tapes, t->n, b, &o, &out->losses, &own);
+    int bad = batch_gradients(&t->tapes, t->n, b, o, &out->losses, &own);
     if (bad && bad != SAMITE_FAILED)
         return fail(err, bad, "%s", own.text);
     double failed = bad != 0;
-    begin_heads(&sums);      /* everyone calls in the same order, whatever happened */
+    begin_heads(sums);      /* everyone calls in the same order, whatever happened */
     if ((code = team_sum_doubles(t->team, &failed, 1, err)))
         return code;
-    sum_parts(&sums, false);
-    code = sums.code ? fail(err, sums.code, "%s", sums.err.text) : team_wait(t->team, err);
+    sum_parts(sums, false);
+    code = sums->code ? fail(err, sums->code, "%s", sums->err.text) : team_wait(t->team, err);
     if (!code)
         code = sum_losses(t->team, &out->losses, err);
     if (!code && failed > 0)
@@ -178,13 +182,18 @@ int trainer_step(trainer *t, const batch *b, step_result *out, samite_error *err
 {
     samite_error why = {0};
     *out = (step_result){0};
-    int code = all_gradients(t, b, out, &why);
+    summing sums = {.t = t};
+    forward_options o = options_of(t, b, &sums);
+    int code = all_gradients(t, b, &o, &sums, out, &why);
     out->grad_norm = code ? NAN : optimizer_norm(&t->o);
-    if (!code && !(isfinite(out->losses.core) && isfinite(out->grad_norm)))
+    if (!code && !(isfinite(out->losses.core) && isfinite(out->grad_norm))) {
+        trainer_blame(t, b, &o, &out->losses);
         code = explain(t, b, &out->losses,
                        isfinite(out->losses.core) ? "the gradient is not finite" : "the loss is not finite", &why);
+    }
     if (code == SAMITE_FAILED && strcmp(t->c->on_nonfinite, "skip") == 0) {
-        trainer_say(t, "%s; the step is left out", why.text);
+        bool ours = out->losses.bad_image >= 0;
+        (ours ? trainer_tell : trainer_say)(t, "%s; the step is left out", why.text);
         return 0;
     }
     if (code)
