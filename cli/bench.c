@@ -51,14 +51,14 @@ static void make_stages(stage *s, const samite_timing *t)
     s[2] = make_stage("ground", "ground", t->ground, t->ground_slowest, t->ground_gflops, t->gemm_rate);
 }
 
-static json_t *timing_json(const samite_timing *t, const bench_settings *s, const char *model)
+static json_t *timing_json(const samite_timing *t, const char *model)
 {
     stage stages[STAGES];
     samite_machine machine;
     samite_machine_describe(&machine);
     make_stages(stages, t);
     json_t *o = json_pack("{s:s, s:o, s:o, s:i, s:{s:o}, s:o, s:I}", "precision",
-                          s->engine.precision ? s->engine.precision : "f32", "cpu", json_name(machine.cpu), "kernels",
+                          t->precision, "cpu", json_name(machine.cpu), "kernels",
                           json_name(machine.kernels), "threads", machine.threads, "load", "seconds",
                           json_number(t->load), "gemm_gflops", json_number(t->gemm_rate), "peak_rss_bytes",
                           (json_int_t)t->peak_bytes);
@@ -76,7 +76,7 @@ static json_t *timing_json(const samite_timing *t, const bench_settings *s, cons
     return o;
 }
 
-static void print_timing(const samite_timing *t, const bench_settings *s, const char *model)
+static void print_timing(const samite_timing *t, const char *model)
 {
     stage stages[STAGES];
     char peak[32];
@@ -84,7 +84,7 @@ static void print_timing(const samite_timing *t, const bench_settings *s, const 
     samite_machine_describe(&machine);
     make_stages(stages, t);
     format_bytes(peak, sizeof peak, t->peak_bytes);
-    print_line("model", "%s, %s", model, s->engine.precision ? s->engine.precision : "f32");
+    print_line("model", "%s, %s", model, t->precision);
     print_line("machine", "%s, %s kernels, %d threads", machine.cpu, machine.kernels, machine.threads);
     print_line("matrix product", "%.1f GFLOP/s in the same run", t->gemm_rate);
     printf("\n  %-14s %10s %10s %10s\n", "stage", "seconds", "GFLOP/s", "roofline");
@@ -117,11 +117,11 @@ static int made_up_picture(samite_pixels *p, samite_error *err)
 
 static int tell(const samite_timing *t, const bench_settings *s, const char *model, samite_error *err)
 {
-    json_t *document = timing_json(t, s, model);
+    json_t *document = timing_json(t, model);
     int code = 0;
     if (s->json)
         return print_document(document, err);
-    print_timing(t, s, model);
+    print_timing(t, model);
     if (s->compare)
         code = document ? bench_compare(document, s->compare, err) : fail(err, SAMITE_RESOURCE, "out of memory");
     json_decref(document);

@@ -50,7 +50,7 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
     json_t *list = json_array();
     for (int i = 0; i < ask->count; i++)
         json_array_append_new(list, prompt_json(&ask->prompt[i]));
-    const char *precision = s->engine.precision ? s->engine.precision : "f32";
+    const char *precision = s->engine.precision ? s->engine.precision : "default";
     json_t *o = json_pack("{s:o, s:o, s:f, s:i, s:i, s:s, s:b}", "model", identity(model), "prompts", list, "score",
                           s->score, "max_det", s->most, "size", s->engine.side, "precision", precision, "no_exif",
                           s->no_exif);

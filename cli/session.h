@@ -32,7 +32,7 @@ typedef struct engine_settings {
      .help = "side of the square the network sees (default: the model's own)", .least = 1, .most = 65536}, \
     PROCESSOR_OPTIONS(T), \
     {"--precision", 0, OPTION_CHOICE, offsetof(T, engine.precision), "TYPE", \
-     .help = "arithmetic: f32, bf16, int8 or auto (default: f32)", .choices = "f32|bf16|int8|auto"}, \
+     .help = "arithmetic: f32, bf16, int8 or auto (default: f32; for files made with convert --dtype int8: auto)", .choices = "f32|bf16|int8|auto"}, \
     {"--memory-limit", 0, OPTION_BYTES, offsetof(T, engine.memory_limit), "SIZE", \
      .help = "most memory for activations, such as 2G (default: no limit)"}, \
     {"--low-memory", 0, OPTION_FLAG, offsetof(T, engine.low_memory), NULL, \

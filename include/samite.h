@@ -57,7 +57,8 @@ typedef struct samite_options {
     size_t             size;           /* sizeof(samite_options): set by the initializer */
     int                threads;        /* 0 = all physical cores this process may use */
     const char        *cpu;            /* highest instruction level: NULL = best, "ref", "avx2", "avx512"; first open decides */
-    const char        *precision;      /* arithmetic: NULL or "f32"; "bf16", "int8", "auto" (bf16 if fast) */
+    const char        *precision;      /* arithmetic: "f32", "bf16", "int8", "auto" (the fastest that keeps its bounds on
+                                          this CPU; int8 for calibrated files only); NULL = f32, calibrated files: auto */
     int                input_side;     /* pixels; 0 = the model's own. A multiple of patch x window, see samite_model_sides */
     uint64_t           memory_limit;   /* bytes for activations; 0 = none */
     samite_progress_fn progress;       /* may be NULL */
@@ -111,6 +112,31 @@ SAMITE_API int samite_model_sides(const samite_model *m, int *sides, int max);
 /* Writes the model under official names: ".safetensors" (with samite.config in its metadata) or ".pt" (loads in PyTorch
  * with weights_only=True and in the official code). type "f32", "f16", "bf16" or NULL = as stored. Atomic. */
 SAMITE_API int samite_model_write(const samite_model *m, const char *path, const char *type, samite_error *err);
+
+/* One big product of the network after calibration. */
+typedef struct samite_calibrated {
+    const char *name;                  /* of its weights; valid during the callback */
+    double      error;                 /* |8 bits - f32| / |f32 - mean| of its outputs on the pictures; negative: never computed */
+    int         eight;                 /* 1: stored in 8 bits, 0: stays bf16 */
+    const char *why;                   /* "" or why it stays bf16 */
+} samite_calibrated;
+
+typedef struct samite_calibrate_options {
+    size_t             size;           /* set by the initializer */
+    const char *const *pictures;       /* files */
+    int                picture_count;
+    const char *const *texts;          /* prompts, all asked about every picture; NULL = a few common ones, in turns */
+    int                text_count;
+    double             bound;          /* largest error of a product in 8 bits; 0 = 0.05 */
+    void             (*each)(void *user, const samite_calibrated *row);     /* may be NULL */
+    void              *user;
+} samite_calibrate_options;
+#define SAMITE_CALIBRATE_OPTIONS_INIT {sizeof(samite_calibrate_options), NULL, 0, NULL, 0, 0, NULL, NULL}
+/* Measures on pictures what every big product loses in 8 bits and writes a .safetensors file with weights in 8 bits, each
+ * row with its scale, where that is within the bound. Such a file opens like any other; precision "auto" (and NULL) then
+ * computes in 8 bits what is stored so. The model must be open with precision "f32", natively, and not from such a file. */
+SAMITE_API int samite_model_calibrate(samite_model *m, const char *path, const samite_calibrate_options *options,
+                                      samite_error *err);
 
 /* ---- 3. Pictures ------------------------------------------------------------------------------------------------- */
 
@@ -231,6 +257,7 @@ typedef struct samite_timing {
     double gemm_rate;                               /* GFLOP/s reached by a plain product in the same run */
     uint64_t peak_bytes;                            /* largest resident size of the process so far */
     double image_slowest, text_slowest, ground_slowest;   /* of the repeats: how far the machine is from quiet */
+    const char *precision;                          /* arithmetic in use: "f32", "bf16" or "int8"; static */
 } samite_timing;
 SAMITE_API int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text, int repeats,
                             samite_timing *out, samite_error *err);

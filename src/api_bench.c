@@ -95,7 +95,7 @@ int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text,
 {
     if (!m || !pixels || !text || !out || repeats < 1)
         return fail(err, SAMITE_USAGE, "samite_bench: a model, a picture, a text and at least one repeat are needed");
-    *out = (samite_timing){0};
+    *out = (samite_timing){.precision = native_precision(m->n)};
     samite_model_info info = {.size = sizeof info};
     samite_image *im;
     int code = samite_model_describe(m, &info, err);

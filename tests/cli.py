@@ -691,7 +691,8 @@ class Tools(Case):
         half = self.path("half.safetensors")
         self.works("convert", self.path("m.pt"), half, "--dtype", "bf16")
         self.assertLess(os.path.getsize(half), 0.6 * os.path.getsize(out))
-        self.fails(2, "f32|f16|bf16", "convert", out, half, "--dtype", "int8")
+        self.fails(2, "--calibrate DIR", "convert", out, half, "--dtype", "int8")
+        self.fails(2, "go with --dtype int8", "convert", out, half, "--calibrate", self.photo)
         data = read(out)
         self.fails(3, "cut.pt", "info", self.write("cut.pt", data[:len(data) // 2]))
         self.fails(3, "nowhere", "convert", "formula:tiny", self.path("nowhere", "x.pt"))
@@ -700,6 +701,36 @@ class Tools(Case):
         brace = data.index(b"{", at)
         self.fails(3, "samite.config", "info", self.write("notes.safetensors", data[:brace] + b"x" + data[brace + 1:]))
         self.assertEqual([f for f in self.files() if "tmp" in f], [])
+
+    def test_convert_int8(self):
+        features = json.loads(self.works("doctor", "--json").stdout)["features"]
+        if "AVX2" not in features:
+            return
+        photos, whole, eight = self.path("some"), self.path("whole.safetensors"), self.path("eight.safetensors")
+        os.mkdir(photos)
+        shutil.copy(self.photo, photos)
+        self.works("convert", "formula:tiny", whole)
+        d = json.loads(self.works("convert", whole, eight, "--dtype", "int8", "--calibrate", photos, "--count", "1",
+                                  "--text", "dog", "--json").stdout)
+        self.assertEqual(d["pictures"], 1)
+        self.assertEqual(d["int8"], sum(t["type"] == "int8" for t in d["tensors"]))
+        self.assertTrue(all(0 < t["error"] < 0.05 and not t["why"] for t in d["tensors"] if t["type"] == "int8"))
+        self.assertLess(os.path.getsize(eight), os.path.getsize(whole))
+        said = self.works("convert", whole, self.path("none.safetensors"), "--dtype", "int8", "--calibrate", photos,
+                          "--bound", "1e-6").stdout
+        self.assertIn(b"above 1e-06", said)
+        self.assertIn(b"0 of %d tensors in 8 bits" % len(d["tensors"]), said)
+        self.fails(2, "8 bits already", "convert", eight, self.path("x.safetensors"), "--dtype", "int8", "--calibrate",
+                   photos)
+        self.fails(2, "AVX2 is needed", "convert", whole, self.path("x.safetensors"), "--dtype", "int8", "--calibrate",
+                   photos, "--cpu", "ref")
+        # which arithmetic the processor gets, with fewer features step by step
+        fast = "bf16" if "AVX512_BF16" in features else "f32"
+        for model, level, want in ((whole, "ref", "f32"), (whole, "avx2", "f32"), (whole, "avx512", fast),
+                                   (eight, "ref", "f32"), (eight, "avx2", "int8")):
+            for chosen in (["--precision", "auto"],) + (([],) if model == eight else ()):
+                d = json.loads(self.works("bench", "-m", model, "--cpu", level, "--json", "--repeats", "1", *chosen).stdout)
+                self.assertEqual(d["precision"], want, (model, level))
 
     def test_align(self):
         tiny = os.path.join(GOLDEN, "tiny")

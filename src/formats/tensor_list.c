@@ -142,6 +142,14 @@ static void copy_all(char *out, size_t out_size, const weight *w, convert_fn *co
 void weight_to_f32(float *out, const weight *w)
 {
     copy_all((char *)out, sizeof *out, w, convert_f32);
+    int64_t rows = w->scale ? w->dim[0] : 0, cols = rows ? weight_count(w) / rows : 0;
+#pragma omp parallel for schedule(static) if (rows * cols > CHUNK)
+    for (int64_t r = 0; r < rows; r++) {
+        float scale;
+        memcpy(&scale, (const char *)w->scale + (size_t)r * sizeof scale, sizeof scale);
+        for (int64_t c = 0; c < cols; c++)
+            out[r * cols + c] *= scale;
+    }
 }
 
 void weight_copy(void *out, const weight *w)

@@ -21,13 +21,15 @@ typedef struct weight {
     const void *data;
     int         parts;                  /* 0, or how many pieces `part` has */
     const struct weight *part;
+    const void *scale;                  /* f32 for every step along axis 0, by which its elements are to be multiplied,
+                                           misaligned perhaps; NULL: none. For DT_I8 in one piece */
 } weight;
 
 int64_t weight_count(const weight *w);       /* elements */
 size_t  weight_bytes(const weight *w);       /* bytes of its elements once they stand one after the other */
 /* Row-major without gaps and in one piece: `data` may be used as it is (mind its alignment). */
 bool    weight_contiguous(const weight *w);
-/* All elements in row-major order, as f32 or unchanged. Parallel. `out` has room for weight_count() elements. */
+/* All elements in row-major order, as f32 with their scales or unchanged. Parallel. `out` has room for weight_count() elements. */
 void    weight_to_f32(float *out, const weight *w);
 void    weight_copy(void *out, const weight *w);
 /* "[64, 3, 14, 14]" into `out`, which is returned. */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "formats/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "formats/torch_file.h"
 
 #define INDEX_ENDING ".safetensors.index.json"
+#define SCALE_ENDING "_scale"
 #define INDEX_NAME "model.safetensors.index.json"
 
 struct weights {
@@ -193,6 +195,41 @@ static int name_all(weights *w, samite_error *err)
     return hf_detect(&w->found) ? name_from_hf(w, err) : name_plainly(w, err);
 }
 
+/* The scales of an 8-bit tensor are "NAME_scale": one f32 above 0 for each row. */
+static int attach_scale(const weights *w, weight *t, const weight *s, samite_error *err)
+{
+    char extent[200];
+    if (s->type != DT_F32 || s->axes != 1 || t->axes < 1 || s->dim[0] != t->dim[0] || !weight_contiguous(s) || t->parts)
+        return fail(err, SAMITE_INPUT, "%s: tensor %s of type %s and shape %s cannot be the scales of %s: expected f32, "
+                    "one for each of its %lld rows", w->path, s->name, dtype_name(s->type),
+                    weight_shape(s, extent, sizeof extent), t->name, t->axes ? (long long)t->dim[0] : 0);
+    for (int64_t i = 0; i < s->dim[0]; i++) {
+        float v;
+        memcpy(&v, (const char *)s->data + (size_t)i * sizeof v, sizeof v);
+        if (!(v > 0) || !isfinite(v))
+            return fail(err, SAMITE_INPUT, "%s: tensor %s: scale %lld is %g, expected a number above 0; the file is "
+                        "damaged, make it again with samite convert --dtype int8", w->path, s->name, (long long)i, (double)v);
+    }
+    t->scale = s->data;
+    return SAMITE_OK;
+}
+
+static int attach_scales(weights *w, samite_error *err)
+{
+    int code = SAMITE_OK;
+    for (size_t i = 0; !code && i < w->official.count; i++) {
+        weight *t = &w->official.items[i];
+        text name = {0};
+        if (t->type != DT_I8)
+            continue;
+        text_printf(&name, "%s" SCALE_ENDING, t->name);
+        const weight *s = name.failed ? NULL : weights_find(w, name.data);
+        code = name.failed ? no_memory(w, err) : s ? attach_scale(w, t, s, err) : SAMITE_OK;
+        text_free(&name);
+    }
+    return code;
+}
+
 /* config.json beside the tensors, as the note "config.json": it knows heads and windows. Absence is fine. */
 static int note_config(weights *w, samite_error *err)
 {
@@ -222,6 +259,8 @@ int weights_open(weights **out, const char *path, samite_error *err)
     int code = folder ? open_folder(w, path, err) : open_path(w, path, err);
     if (!code)
         code = name_all(w, err);
+    if (!code)
+        code = attach_scales(w, err);
     if (!code && hf_detect(&w->found))
         code = note_config(w, err);
     if (code) {
@@ -260,6 +299,17 @@ const weight *weights_find(const weights *w, const char *name)
 {
     int64_t at = name_map_get(w->index, name);
     return at < 0 ? NULL : &w->official.items[at];
+}
+
+bool weights_is_scale(const weights *w, const weight *t)
+{
+    text name = {0};
+    if (!ends_with(t->name, SCALE_ENDING))
+        return false;
+    text_add(&name, t->name, strlen(t->name) - strlen(SCALE_ENDING));
+    const weight *of = name.failed ? NULL : weights_find(w, name.data);
+    text_free(&name);
+    return of && of->scale && of->scale == t->data;
 }
 
 const char *weights_refusal(const weights *w, const char *name)

@@ -17,6 +17,8 @@ void weights_close(weights *w);
 size_t        weights_count(const weights *w);
 const weight *weights_at(const weights *w, size_t i);
 const weight *weights_find(const weights *w, const char *name);       /* NULL: absent */
+/* Is it the scales of another tensor ("NAME_scale" of an 8-bit NAME, whose `scale` they are)? */
+bool          weights_is_scale(const weights *w, const weight *t);
 /* Why a tensor that the file does name cannot be used ("is quantized ..."); NULL if there is nothing to say. */
 const char   *weights_refusal(const weights *w, const char *name);
 /* Text stored beside the tensors; NULL: absent. For a model in transformers' naming, "config.json" is the text of the

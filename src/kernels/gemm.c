@@ -99,6 +99,15 @@ bool gemm_has(gemm_type type)
     return type == GEMM_F32 || (onednn_ready() && (type == GEMM_BF16 ? onednn_has_bf16() : has_int8()));
 }
 
+gemm_type gemm_fastest(bool int8)
+{
+    bool bf16 = gemm_has(GEMM_BF16);
+
+    if (int8 && gemm_has(GEMM_INT8) && !(bf16 && onednn_has_tiles()))
+        return GEMM_INT8;
+    return bf16 ? GEMM_BF16 : GEMM_F32;
+}
+
 static gemm_weights *weights_new(int64_t out, int64_t in, gemm_type type)
 {
     gemm_weights *w = out < 1 || in < 1 || out > INT32_MAX || in > INT32_MAX || !onednn_ready() ? NULL
@@ -144,6 +153,16 @@ gemm_weights *gemm_pack(const float *src, const float *bias, int64_t out, int64_
     else
         ok = ok && (!bias || copy_bias(w, bias)) && pack(w, src, ld);
     if (ok)
+        return w;
+    gemm_weights_free(w);
+    return NULL;
+}
+
+gemm_weights *gemm_pack_rows8(const int8_t *q, const float *scale, const float *bias, int64_t out, int64_t in)
+{
+    gemm_weights *w = gemm_has(GEMM_INT8) ? weights_new(out, in, GEMM_INT8) : NULL;
+
+    if (w && (w->eight = int8_pack_rows(q, scale, bias, out, in)))
         return w;
     gemm_weights_free(w);
     return NULL;
@@ -216,6 +235,11 @@ size_t gemm_weights_bytes(const gemm_weights *w)
     if (w->eight)
         return int8_bytes(w->eight);
     return onednn_bytes(&w->desc) + (w->bias ? (size_t)w->out * sizeof *w->bias : 0);
+}
+
+gemm_type gemm_type_of(const gemm_weights *w)
+{
+    return w->eight ? GEMM_INT8 : w->type == dnnl_bf16 ? GEMM_BF16 : GEMM_F32;
 }
 
 size_t gemm_scratch(const gemm_weights *w, int64_t rows)

@@ -18,8 +18,14 @@ typedef struct gemm_weights gemm_weights;
 /* y[r, o] = act(sum_i x[r, i] w[o, i] + bias[o]) + residual[r, o].
  * Packs w [out, in] with row stride ld (f32); bias [out] or NULL is copied. NULL: out of memory or oneDNN refused. */
 gemm_weights *gemm_pack(const float *w, const float *bias, int64_t out, int64_t in, int64_t ld, gemm_type type);
+/* Rows in 8 bits, for files: w[r, i] = q[r, i] scale[r] within half a step, the largest of each row 127 or -127 and every
+ * scale above 0. gemm_pack_rows8 packs them for GEMM_INT8, as they are where the CPU multiplies all 8 bits: to the same bits
+ * as gemm_pack makes of w there. NULL also where gemm_has(GEMM_INT8) is false. */
+void          gemm_quantize_rows(int8_t *q, float *scale, const float *w, int64_t rows, int64_t cols);
+gemm_weights *gemm_pack_rows8(const int8_t *q, const float *scale, const float *bias, int64_t out, int64_t in);
 void          gemm_weights_free(gemm_weights *w);
 size_t        gemm_weights_bytes(const gemm_weights *w);
+gemm_type     gemm_type_of(const gemm_weights *w);       /* as computed here */
 /* Packed weights in a file, for this library version, processor and type only: the pieces of one matrix, and the same from
  * their bytes one after the other, 64-byte aligned, which must stay and are not copied. NULL also when the size is not
  * what packing makes here. `bias`: the matrix has one. */
@@ -73,6 +79,8 @@ bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const fl
 
 /* Does this CPU compute that type faster than f32? Others work, in f32. */
 bool gemm_has(gemm_type type);
+/* The fastest type here; int8 only if it may be, and not where bf16 is computed in tiles (AMX), which is faster. */
+gemm_type gemm_fastest(bool int8);
 
 /* "oneDNN 2.6.3" */
 const char *gemm_library(void);

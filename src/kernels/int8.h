@@ -8,6 +8,8 @@ typedef struct int8_weights int8_weights;
 
 /* As gemm_pack and what belongs to it. */
 int8_weights *int8_pack(const float *w, const float *bias, int64_t out, int64_t in, int64_t ld);
+/* The same from gemm_pack_rows8's arguments. */
+int8_weights *int8_pack_rows(const int8_t *q, const float *scale, const float *bias, int64_t out, int64_t in);
 int8_weights *int8_adopt(const void *stored, size_t bytes, int64_t out, int64_t in);
 const void   *int8_data(const int8_weights *w);
 void          int8_free(int8_weights *w);

@@ -22,6 +22,7 @@ typedef struct entry {
     bool       raw;          /* values are read by ops themselves (norms, embeddings, tokens) */
     bool       unused;       /* official files have it, the network does not need it */
     bool       missing;      /* the file has no such tensor */
+    bool       eight;        /* the file has it, or is to get it, in 8 bits with scales */
 } entry;
 
 typedef struct layer {

@@ -24,11 +24,13 @@ static bool fuses(const run *r, const tensor *x, const norm_w *n, const linear_w
            is_contiguous(x) && norm_fits(n, w->in);
 }
 
-static const void *make_rows(const linear_w *w, void *made, const norm_w *n, const float *x, int64_t rows)
+static const void *make_rows(const run *r, const linear_w *w, void *made, const norm_w *n, const float *x, int64_t rows)
 {
     gemm_source s = {.x = x, .ldx = w->in, .gain = n ? n->gain->t.data : NULL, .shift = n ? n->shift->t.data : NULL,
                      .eps = n ? n->eps : 0};
-    return gemm_rows_make(w->packed, made, &s, rows);
+    const void *in = gemm_rows_make(w->packed, made, &s, rows);
+    op_tell_rows(r, w, in, w->in, rows);
+    return in;
 }
 
 /* ---- norm, product ---- */
@@ -52,7 +54,7 @@ tensor *norm_linear(run *r, tensor *x, const norm_w *n, const linear_w *w)
     c.flops = 2.0 * (double)rows * (double)w->in * (double)w->out;
     for (int64_t at = 0; op_computes(r, y) && at < rows; at += CHUNK) {
         int64_t count = least(CHUNK, rows - at);
-        const void *in = make_rows(w, made, n, x->data + at * w->in, count);
+        const void *in = make_rows(r, w, made, n, x->data + at * w->in, count);
         if (!gemm_run_rows(w->packed, y->data + at * w->out, w->out, in, count, ACT_NONE, NULL))
             return op_engine_failed(r, &c);
     }
@@ -66,15 +68,17 @@ static const op_info feed_forward_op = {"feed_forward", NULL, false};
 typedef struct ffn { const norm_w *n; const linear_w *up, *down; activation act; } ffn;
 
 /* Some rows; made [up and down], hidden [rows, up->out]: room for them. */
-static bool ffn_rows(const ffn *f, float *y, const float *x, int64_t rows, void *const *made, float *hidden)
+static bool ffn_rows(const run *r, const ffn *f, float *y, const float *x, int64_t rows, void *const *made,
+                     float *hidden)
 {
     bool later = gemm_act_later(f->down->packed);
-    const void *in = make_rows(f->up, made[0], f->n, x, rows);
+    const void *in = make_rows(r, f->up, made[0], f->n, x, rows);
 
     if (!gemm_run_rows(f->up->packed, hidden, f->up->out, in, rows, later ? ACT_NONE : f->act, NULL))
         return false;
     gemm_source s = {.x = hidden, .ldx = f->up->out, .act = later ? f->act : ACT_NONE};
     in = gemm_rows_make(f->down->packed, made[1], &s, rows);
+    op_tell_rows(r, f->down, in, f->down->in, rows);
     return gemm_run_rows(f->down->packed, y, f->down->out, in, rows, ACT_NONE, x);
 }
 
@@ -94,7 +98,7 @@ tensor *feed_forward(run *r, tensor *x, const norm_w *n, const linear_w *up, con
     float *hidden = op_scratch_floats(r, most * up->out);
     c.flops = 4.0 * (double)rows * (double)up->in * (double)up->out;
     for (int64_t at = 0; op_computes(r, y) && at < rows; at += CHUNK)
-        if (!ffn_rows(&f, y->data + at * up->in, x->data + at * up->in, least(CHUNK, rows - at), made, hidden))
+        if (!ffn_rows(r, &f, y->data + at * up->in, x->data + at * up->in, least(CHUNK, rows - at), made, hidden))
             return op_engine_failed(r, &c);
     return op_finish(r, &c, y);
 }

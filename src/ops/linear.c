@@ -105,6 +105,8 @@ static tensor *linear_plain(run *r, tensor *x, const linear_w *w, activation act
     c.flops = 2.0 * (double)rows * (double)w->in * (double)w->out;
     float *pre = act == ACT_NONE || act == ACT_RELU ? NULL : op_save(r, &c, 0, rows * w->out);
     void *scratch = linear_packed(w) ? op_scratch(r, gemm_scratch(w->packed, rows)) : NULL;
+    if (op_computes(r, y))
+        op_tell_rows(r, w, x->data, x->stride, rows);
     if (op_computes(r, y) && !linear_compute(w, y->data, pre, x, act, residual ? residual->data : NULL, scratch))
         return op_engine_failed(r, &c);
     return op_finish(r, &c, y);

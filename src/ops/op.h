@@ -48,6 +48,8 @@ size_t  op_scratch_mark(const run *r);
 void    op_scratch_release(run *r, size_t mark);
 void   *op_record(run *r, size_t bytes);                   /* attributes of a size known only at run time */
 float  *op_save(run *r, op_call *c, int slot, int64_t count);
+/* For listeners of run_options.rows, before a product. */
+void    op_tell_rows(const run *r, const linear_w *w, const float *x, int64_t ld, int64_t rows);
 /* Is there something to compute: not TRACE, no failure, the output not empty? */
 bool    op_computes(const run *r, const tensor *y);
 tensor *op_finish(run *r, op_call *c, tensor *y);

@@ -112,6 +112,18 @@ void run_set_timer(run *r, void (*timed)(void *, const char *, const char *, dou
     r->options.timed_user = user;
 }
 
+void run_set_rows(run *r, void (*rows)(void *, const linear_w *, const float *, int64_t, int64_t), void *user)
+{
+    r->options.rows = rows;
+    r->options.rows_user = user;
+}
+
+void op_tell_rows(const run *r, const linear_w *w, const float *x, int64_t ld, int64_t rows)
+{
+    if (r->options.rows && rows > 0 && w->packed && gemm_type_of(w->packed) == GEMM_F32)
+        r->options.rows(r->options.rows_user, w, x, ld, rows);
+}
+
 void run_set_drop(run *r, drop_options o)
 {
     r->drop = o;

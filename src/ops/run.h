@@ -31,6 +31,9 @@ typedef struct run_options {
     /* Called at the end of every op of RUN with its part's path, when it began (seconds_now) and how long it took. */
     void    (*timed)(void *user, const char *part, const char *op, double start, double seconds, double flops);
     void     *timed_user;
+    /* RUN: called with the input of every product with packed f32 weights, row-major with stride ld. NULL = none. */
+    void    (*rows)(void *user, const linear_w *w, const float *x, int64_t ld, int64_t rows);
+    void     *rows_user;
     /* Called by note() with every named value, in computation order; for align and tests. NULL = none. */
     void    (*observe)(void *user, const char *name, const tensor *t);
     void     *observe_user;
@@ -41,6 +44,7 @@ void run_close(run *r);                                      /* accepts NULL */
 void run_reset(run *r);                                      /* forgets all values, the tape and the error */
 void run_set_observer(run *r, void (*observe)(void *, const char *, const tensor *), void *user);
 void run_set_timer(run *r, void (*timed)(void *, const char *, const char *, double, double, double), void *user);
+void run_set_rows(run *r, void (*rows)(void *, const linear_w *, const float *, int64_t, int64_t), void *user);
 run_mode run_mode_of(const run *r);
 gemm_type run_type(const run *r);                            /* GEMM_F32 in TAPE */
 int  run_status(const run *r, samite_error *err);            /* 0, or the first error */

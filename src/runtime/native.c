@@ -74,13 +74,24 @@ static int refuse_missing(const native *n, const entry *const *first, int shown,
     return code;
 }
 
-/* Computed tables (rotary codes) are nothing to mention. */
+/* Computed tables (rotary codes) are nothing to mention, and scales belong to their tensors. */
 static uint64_t plain_tensors(const weights *w)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < weights_count(w); i++)
-        n += weights_at(w, i)->type != DT_C64;
+        n += weights_at(w, i)->type != DT_C64 && !weights_is_scale(w, weights_at(w, i));
     return n;
+}
+
+/* A tensor of the network in 8 bits must have its scales. */
+static int take_narrow(native *n, entry *e, const weight *w, samite_error *err)
+{
+    e->eight = w->type == DT_I8;
+    n->calibrated |= e->eight;
+    if (!e->eight || w->scale)
+        return 0;
+    return fail(err, SAMITE_INPUT, "%s: tensor %s is in 8 bits, but its scales are missing: expected a tensor "
+                "%s_scale; make the file again with samite convert --dtype int8", n->source, e->p.name, e->p.name);
 }
 
 /* Looks every tensor of the network up in the file. */
@@ -101,6 +112,8 @@ static int bind(native *n, samite_error *err)
                 return fail(err, SAMITE_INPUT, "%s: tensor %s", n->source, n->misfit);
             w = NULL;
         }
+        if (w && take_narrow(n, e, w, err))
+            return SAMITE_INPUT;
         n->loaded += w != NULL;
         e->missing = !w;
         if (w || e->unused)
@@ -130,16 +143,22 @@ static int choose_side(config *c, int side, samite_error *err)
     return 0;
 }
 
+static const char *const precisions[] = {[GEMM_F32] = "f32", [GEMM_BF16] = "bf16", [GEMM_INT8] = "int8"};
+
+const char *native_precision(const native *n)
+{
+    return precisions[n->type];
+}
+
 static int choose_precision(native *n, const char *name, samite_error *err)
 {
-    static const char *const names[] = {[GEMM_F32] = "f32", [GEMM_BF16] = "bf16", [GEMM_INT8] = "int8"};
     n->type = GEMM_F32;
-    if (name && strcmp(name, "auto") == 0) {
-        n->type = gemm_has(GEMM_BF16) ? GEMM_BF16 : GEMM_F32;
+    if (name ? strcmp(name, "auto") == 0 : n->calibrated) {
+        n->type = gemm_fastest(n->calibrated);
         return 0;
     }
     for (int t = GEMM_F32; name && t <= GEMM_INT8; t++)
-        if (strcmp(name, names[t]) == 0) {
+        if (strcmp(name, precisions[t]) == 0) {
             n->type = (gemm_type)t;
             return 0;
         }
@@ -152,8 +171,6 @@ static int open_into(native *n, const char *path, const native_options *o, samit
     int code;
     if (!(n->source = text_copy(path)))
         return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", path);
-    if ((code = choose_precision(n, o->precision, err)))
-        return code;
     bool formula = starts_with(path, "formula:");
     if (formula) {
         if ((code = open_formula(n, &c, path, err)))
@@ -163,8 +180,10 @@ static int open_into(native *n, const char *path, const native_options *o, samit
     }
     if ((code = choose_side(&c, o->side, err)) || (code = sam3_open(&n->net, &c, err)))
         return code;
-    if (!formula)
-        return bind(n, err);
+    if (!formula && (code = bind(n, err)))
+        return code;
+    if ((code = choose_precision(n, o->precision, err)) || !formula)
+        return code;
     for (int p = 0; p < PART_COUNT; p++)
         n->available[p] = true;
     n->loaded = n->net->all.count;
@@ -290,18 +309,47 @@ static bool reads_picture(const native *n, const linear_w *w)
 
 /* Small heads stay in f32: they cost nothing and decide scores and boxes. In int8 are the big products of the two towers
  * and of the fusion encoder, which are nearly all the work. */
-static gemm_type type_of(const native *n, const layer *l)
+gemm_type native_layer_type(const native *n, const layer *l, gemm_type type)
 {
     if (l->part == PART_DECODER || l->part == PART_GEOMETRY || l->part == PART_CLICK)
-        return n->type != GEMM_F32 && l->kind == LAYER_LINEAR && reads_picture(n, l->linear) ? GEMM_BF16 : GEMM_F32;
+        return type != GEMM_F32 && l->kind == LAYER_LINEAR && reads_picture(n, l->linear) ? GEMM_BF16 : GEMM_F32;
     bool big = l->kind == LAYER_LINEAR && (l->part == PART_TRUNK || l->part == PART_TEXT || l->part == PART_FUSION);
-    return n->type == GEMM_INT8 && (!big || l->linear == &n->net->trunk.patch_embed) ? GEMM_BF16 : n->type;
+    bool fit = big && l->linear != &n->net->trunk.patch_embed && (!n->calibrated || ((entry *)l->linear->w)->eight);
+    return type == GEMM_INT8 && !fit ? GEMM_BF16 : type;
+}
+
+static gemm_type type_of(const native *n, const layer *l)
+{
+    return native_layer_type(n, l, n->type);
 }
 
 static bool layer_ready(const layer *l)
 {
     return l->kind == LAYER_LINEAR ? l->linear->packed != NULL
          : l->kind == LAYER_CONV ? l->conv->packed != NULL : l->up->packed != NULL;
+}
+
+/* The tensor of an 8-bit layer that the file holds in 8 bits, or NULL. */
+static const weight *narrow_tensor(const native *n, const layer *l)
+{
+    const entry *e = l->kind == LAYER_LINEAR ? (const entry *)l->linear->w : NULL;
+    if (!n->file || !e || !e->eight || e->missing || type_of(n, l) != GEMM_INT8 || !gemm_has(GEMM_INT8))
+        return NULL;
+    const weight *w = weights_find(n->file, e->p.name);
+    return weight_contiguous(w) ? w : NULL;
+}
+
+/* Packs rows of `w` without making f32 of them. */
+static bool pack_narrow(linear_w *l, const weight *w)
+{
+    float *scale = malloc((size_t)l->out * sizeof *scale);
+    if (!scale)
+        return false;
+    memcpy(scale, (const char *)w->scale + (size_t)l->first * sizeof *scale, (size_t)l->out * sizeof *scale);
+    l->packed = gemm_pack_rows8((const int8_t *)w->data + l->first * l->in, scale,
+                                l->b ? l->b->t.data + l->first : NULL, l->out, l->in);
+    free(scale);
+    return l->packed != NULL;
 }
 
 static bool prepare_layer(native *n, layer *l)
@@ -312,14 +360,17 @@ static bool prepare_layer(native *n, layer *l)
         return true;
     gemm_type type = type_of(n, l);
     const linear_w *then = l->kind == LAYER_UP ? l->up->then : NULL;
-    if (!materialise(n, w) || (b && !materialise(n, b)) || (then && !then->packed &&
+    const weight *narrow = narrow_tensor(n, l);
+    if ((!narrow && !materialise(n, w)) || (b && !materialise(n, b)) || (then && !then->packed &&
         (!materialise(n, then->w) || (then->b && !materialise(n, then->b)))))
         return false;
-    bool ok = l->kind == LAYER_LINEAR ? linear_pack(l->linear, type)
+    bool ok = narrow ? pack_narrow(l->linear, narrow) : l->kind == LAYER_LINEAR ? linear_pack(l->linear, type)
             : l->kind == LAYER_CONV ? conv_w_pack(l->conv, type) : up_w_pack(l->up, type);
     if (!ok)
         return false;
     release(w);
+    if (narrow && ((entry *)w)->packers == 0)
+        file_map_drop(narrow->data, weight_bytes(narrow));
     if (b)
         release(b);
     return true;

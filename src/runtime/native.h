@@ -14,6 +14,7 @@ typedef struct native {
     uint64_t  seed;                    /* of the formula */
     char     *source;                  /* the path as given */
     gemm_type type;                    /* arithmetic of the big layers */
+    bool      calibrated;              /* the file says which layers are for 8 bits: entry.eight */
     bool      available[PART_COUNT];   /* all tensors of the part are there */
     bool      ready[PART_COUNT];       /* packed */
     uint64_t  loaded, ignored, missing;/* tensors of the file, tensors of the network; computed tables do not count */
@@ -25,7 +26,7 @@ typedef struct native {
 
 typedef struct native_options {
     int         side;                  /* input side, 0 = the model's own */
-    const char *precision;             /* NULL, "f32", "bf16", "int8", "auto" */
+    const char *precision;             /* "f32", "bf16", "int8", "auto"; NULL: "auto" for a calibrated file, else "f32" */
     const char *cache;                 /* folder for packed weights; NULL: they are packed anew */
     size_t      cache_least;           /* bytes from which a part is kept; 0: 16 MB */
 } native_options;
@@ -55,6 +56,11 @@ int  native_keep(native *n, samite_error *err);
 
 /* Does the checkpoint have all of these parts? */
 bool native_has(const native *n, unsigned parts);
+
+/* "f32", "bf16" or "int8". */
+const char *native_precision(const native *n);
+/* Which arithmetic a layer has when the model has `type`. */
+gemm_type native_layer_type(const native *n, const layer *l, gemm_type type);
 
 /* Values of one tensor as f32 in a new buffer (yours to free): for writing a formula model. NULL: out of memory. */
 float *native_values(const native *n, const entry *e);

@@ -8,6 +8,12 @@
  * taken from memory, as f32. type: of all other float tensors, "f32", "f16", "bf16", or NULL = as stored. `step` (may be
  * NULL) is told how many of how many tensors are done; nonzero = stop. The file appears whole or not at all. */
 int native_write(const native *n, const char *path, const char *type, native_progress step, void *user, samite_error *err);
+/* Metadata entry of files in 8 bits: which tensors, what each loses, and why others stayed as they were; JSON. */
+#define CALIBRATION_KEY "samite.int8"
+/* The same with every tensor whose entry is marked `eight` in 8 bits beside its scales, the other big products in bf16 and
+ * the rest as stored; only .safetensors. note: the text for CALIBRATION_KEY. */
+int native_write_int8(const native *n, const char *path, const char *note, native_progress step, void *user,
+                      samite_error *err);
 /* Bytes of that file, near enough to ask for disk space. */
 uint64_t native_write_bytes(const native *n);
 

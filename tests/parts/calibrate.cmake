@@ -1,0 +1,3 @@
+get_property(every_part GLOBAL PROPERTY SAMITE_PARTS)
+string(REPLACE "part_" "" every_part "${every_part}")
+samite_test(calibrate ${every_part})
