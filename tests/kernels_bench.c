@@ -22,23 +22,25 @@ typedef struct attention_bench {
     const char *name;
     int64_t batch, heads, dim, nq, nk;
     bool rope, causal, bias;
+    int64_t v_dim;      /* 0: dim */
 } attention_bench;
 
 static const attention_bench attention_shapes[] = {
-    {"trunk windows", 9, 16, 64, 576, 576, true, false, false},
-    {"trunk global", 1, 16, 64, 5184, 5184, true, false, false},
-    {"fusion self", 1, 8, 32, 5184, 5184, false, false, false},
-    {"fusion text", 1, 8, 32, 5184, 33, false, false, false},
-    {"fusion text", 1, 8, 32, 5184, 7, false, false, false},
-    {"decoder image", 1, 8, 32, 201, 5184, false, false, true},
-    {"decoder self", 1, 8, 32, 201, 201, false, false, false},
-    {"text causal", 1, 16, 64, 32, 32, false, true, false},
-    {"memory", 1, 1, 256, 5184, 20736, true, false, false},
+    {"trunk windows", 9, 16, 64, 576, 576, true, false, false, 0},
+    {"trunk global", 1, 16, 64, 5184, 5184, true, false, false, 0},
+    {"fusion self", 1, 8, 32, 5184, 5184, false, false, false, 0},
+    {"fusion text", 1, 8, 32, 5184, 33, false, false, false, 0},
+    {"fusion text", 1, 8, 32, 5184, 7, false, false, false, 0},
+    {"decoder image", 1, 8, 32, 201, 5184, false, false, true, 0},
+    {"decoder self", 1, 8, 32, 201, 201, false, false, false, 0},
+    {"text causal", 1, 16, 64, 32, 32, false, true, false, 0},
+    {"memory", 1, 1, 256, 5184, 36348, true, false, false, 64},
 };
 
 static void bench_attention(const kernels *k, const attention_bench *s, bool bf16)
 {
-    int64_t cols = s->heads * s->dim, best_runs = s->nq * s->nk > 4000000 ? 2 : 8;
+    int64_t cols = s->heads * s->dim, wide = s->v_dim ? s->heads * s->v_dim : cols;
+    int64_t best_runs = s->nq * s->nk > 4000000 ? 2 : 8;
     float *q = random_floats(s->batch * s->nq * cols, 0, 1), *kv = random_floats(2 * s->batch * s->nk * cols, 0, 2),
           *y = random_floats(s->batch * s->nq * cols, 0, 3), *rope = random_floats(s->nq * s->dim, 0, 4),
           *bias = random_floats(s->batch * s->nq * 72 * s->heads, 0, 5);
@@ -51,14 +53,15 @@ static void bench_attention(const kernels *k, const attention_bench *s, bool bf1
                         .dim = s->dim,
                         .nq = s->nq,
                         .nk = s->nk,
+                        .v_dim = s->v_dim,
                         .q_stride = cols,
                         .k_stride = cols,
                         .v_stride = cols,
-                        .y_stride = cols,
+                        .y_stride = wide,
                         .q_batch = s->nq * cols,
                         .k_batch = s->nk * cols,
                         .v_batch = s->nk * cols,
-                        .y_batch = s->nq * cols,
+                        .y_batch = s->nq * wide,
                         .scale = 1 / sqrtf((float)s->dim),
                         .causal = s->causal,
                         .rope = s->rope ? rope : NULL,
@@ -68,7 +71,7 @@ static void bench_attention(const kernels *k, const attention_bench *s, bool bf1
                         .bias_y = s->bias ? bias : NULL,
                         .grid_w = 72,
                         .grid_h = 72};
-    double best = 1e30, flops = 4e-9 * (double)(s->batch * s->nq * s->nk * cols) * (s->causal ? 0.5 : 1);
+    double best = 1e30, flops = 2e-9 * (double)(s->batch * s->nq * s->nk * (cols + wide)) * (s->causal ? 0.5 : 1);
 
     a.scratch = aligned_alloc(64, (attention_scratch(&a) + 63) / 64 * 64);
     for (int i = 0; i < best_runs; i++) {
@@ -77,7 +80,8 @@ static void bench_attention(const kernels *k, const attention_bench *s, bool bf1
         best = fmin(best, now() - start);
     }
     printf("  attention%s %-14s %3ld x %2ld heads x %3ld, %5ld x %5ld  %9.3f ms %7.1f GFLOP/s %5.1f %%\n",
-           bf16 ? " bf16" : "", s->name, (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk, best * 1e3, flops / best,
+           bf16 ? " bf16" : "", s->name, (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk,
+           best * 1e3, flops / best,
            100 * flops / best / rate[bf16]);
     free(a.scratch);
     drop(q, 0), drop(kv, 0), drop(y, 0), drop(rope, 0), drop(bias, 0);
