@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api_export.h"
-#include "base/file.h"
+#include "base/folder.h"
 #include "base/text.h"
 #include "export/ascend.h"
 #include "export/to_onnx.h"
@@ -141,38 +141,66 @@ static int write_onnx(const samite_model *m, export_part p, const samite_export_
     return write_file(m, p, o, false, err);
 }
 
-static int write_parts(samite_model *m, const samite_export_options *options, part_writer writer, samite_error *err)
+static int each_part(const samite_model *m, const samite_export_options *o, part_writer writer, samite_error *err)
 {
-    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
-    if (!m || !options || !options->folder)
-        return fail(err, SAMITE_USAGE, "samite_export: no model or no folder given");
-    options_copy(&o, sizeof o, options, options->size);
-    if (o.batch < -1 || o.batch > 64)
-        return fail(err, SAMITE_USAGE, "a batch of %d: expected 1 to 64, or -1 for any", o.batch);
-    if (o.points < -1 || o.points > 64)
-        return fail(err, SAMITE_USAGE, "%d points: expected 1 to 64, or -1 for any number", o.points);
-    int code = make_folders(o.folder, err);
-    if (!code && export_wanted(&o, EXPORT_HEAD) && !m->n->available[PART_MASK_HEAD])
-        code =
-            fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs", m->n->source);
-    if (!code && export_wanted(&o, EXPORT_CLICK) && !native_has(m->n, PARTS_CLICK))
-        code = fail(err, SAMITE_INPUT, "%s has no tracker, which the parts for clicks need", m->n->source);
-    if (!code && o.parts & SAMITE_PARTS_MEMORY && !native_has(m->n, PARTS_TRACK))
-        code = fail(err, SAMITE_INPUT, "%s has no memory, which the parts for video need", m->n->source);
+    int code = 0;
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
-        if (!export_wanted(&o, p))
+        if (!export_wanted(o, p))
             continue;
         if (m->options.progress && m->options.progress(m->options.user, "export", (uint64_t)p, EXPORT_PARTS))
             code = fail(err, SAMITE_CANCELLED, "stopped");
         else
-            code = writer(m, (export_part)p, &o, err);
+            code = writer(m, (export_part)p, o, err);
     }
+    return code;
+}
+
+static int check_options(const samite_model *m, const samite_export_options *o, samite_error *err)
+{
+    if (o->batch < -1 || o->batch > 64)
+        return fail(err, SAMITE_USAGE, "a batch of %d: expected 1 to 64, or -1 for any", o->batch);
+    if (o->points < -1 || o->points > 64)
+        return fail(err, SAMITE_USAGE, "%d points: expected 1 to 64, or -1 for any number", o->points);
+    if (export_wanted(o, EXPORT_HEAD) && !m->n->available[PART_MASK_HEAD])
+        return fail(err, SAMITE_INPUT, "%s has no mask head, which the grounding head of an export needs",
+                    m->n->source);
+    if (export_wanted(o, EXPORT_CLICK) && !native_has(m->n, PARTS_CLICK))
+        return fail(err, SAMITE_INPUT, "%s has no tracker, which the parts for clicks need", m->n->source);
+    if (o->parts & SAMITE_PARTS_MEMORY && !native_has(m->n, PARTS_TRACK))
+        return fail(err, SAMITE_INPUT, "%s has no memory, which the parts for video need", m->n->source);
+    return 0;
+}
+
+/* What comes with all the parts; NULL: nothing. */
+typedef int (*set_writer)(const samite_model *m, const samite_export_options *o, samite_error *err);
+
+/* All files are made in a folder of their own and moved when the last one is finished. */
+static int write_set(samite_model *m, const samite_export_options *options, part_writer writer, set_writer rest,
+                     samite_error *err)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    folder_writer w;
+    if (!m || !options || !options->folder)
+        return fail(err, SAMITE_USAGE, "samite_export: no model or no folder given");
+    options_copy(&o, sizeof o, options, options->size);
+    int code = check_options(m, &o, err);
+    if (!code)
+        code = folder_writer_open(&w, o.folder, err);
+    if (code)
+        return code;
+    o.folder = w.temp;
+    code = each_part(m, &o, writer, err);
+    if (!code && rest)
+        code = rest(m, &o, err);
+    if (!code)
+        return folder_writer_commit(&w, err);
+    folder_writer_abort(&w);
     return code;
 }
 
 int samite_export_onnx(samite_model *m, const samite_export_options *o, samite_error *err)
 {
-    return write_parts(m, o, write_onnx, err);
+    return write_set(m, o, write_onnx, NULL, err);
 }
 
 /* ---- Paddle ---- */
@@ -194,16 +222,18 @@ static int write_paddle(const samite_model *m, export_part p, const samite_expor
     return code;
 }
 
-int samite_export_paddle(samite_model *m, const samite_export_options *o, samite_error *err)
+static int write_pdparams(const samite_model *m, const samite_export_options *o, samite_error *err)
 {
-    int code = write_parts(m, o, write_paddle, err);
-    if (code)
-        return code;
     char *path = path_join(o->folder, "sam3.pdparams");
-    code = path ? model_to_pdparams(m->n->net, path, values_of, m->n, err)
-                : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
+    int code = path ? model_to_pdparams(m->n->net, path, values_of, m->n, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
     free(path);
     return code;
+}
+
+int samite_export_paddle(samite_model *m, const samite_export_options *o, samite_error *err)
+{
+    return write_set(m, o, write_paddle, write_pdparams, err);
 }
 
 /* ---- Ascend ---- */
@@ -213,19 +243,35 @@ static int write_plain(const samite_model *m, export_part p, const samite_export
     return write_file(m, p, o, true, err);
 }
 
+static ascend_options ascend_options_of(const samite_model *m, const samite_export_options *o)
+{
+    const config *c = &m->n->net->c;
+    return (ascend_options){.soc = o->soc,
+                            .precision = o->precision ? o->precision : "fast",
+                            .aipp = o->aipp != 0,
+                            .side = c->image,
+                            .source = file_of(m->n->source),
+                            .prompt = o->prompt_length ? o->prompt_length : c->context};
+}
+
+static int write_scripts(const samite_model *m, const samite_export_options *o, samite_error *err)
+{
+    ascend_options a = ascend_options_of(m, o);
+    char *json = config_to_json(&m->n->net->c);
+    a.config = json;
+    int code = json ? ascend_write(o->folder, o->parts ? o->parts : (unsigned)SAMITE_PARTS_DETECTOR, &a, err)
+                    : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o->folder);
+    free(json);
+    return code;
+}
+
 int samite_export_ascend(samite_model *m, const samite_export_options *options, samite_error *err)
 {
     samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
     if (!m || !options)
         return fail(err, SAMITE_USAGE, "samite_export_ascend: no model or no options given");
     options_copy(&o, sizeof o, options, options->size);
-    const config *c = &m->n->net->c;
-    ascend_options a = {.soc = o.soc,
-                        .precision = o.precision ? o.precision : "fast",
-                        .aipp = o.aipp != 0,
-                        .side = c->image,
-                        .source = file_of(m->n->source),
-                        .prompt = o.prompt_length ? o.prompt_length : c->context};
+    ascend_options a = ascend_options_of(m, &o);
     if (!a.soc || strncmp(a.soc, "Ascend", 6) != 0)
         return fail(err, SAMITE_USAGE,
                     "which chip? Give what npu-smi info shows with Ascend in front, such as Ascend310P3 or "
@@ -235,12 +281,6 @@ int samite_export_ascend(samite_model *m, const samite_export_options *options, 
     if (!ascend_precision(a.precision))
         return fail(err, SAMITE_USAGE, "precision \"%s\": fast, mixed or exact", a.precision);
     o.external = o.external ? o.external : -1;
-    int code = write_parts(m, &o, write_plain, err);
-    char *json = code ? NULL : config_to_json(c);
-    a.config = json;
-    if (!code)
-        code = json ? ascend_write(o.folder, o.parts ? o.parts : (unsigned)SAMITE_PARTS_DETECTOR, &a, err)
-                    : fail(err, SAMITE_RESOURCE, "not enough memory to write to %s", o.folder);
-    free(json);
-    return code;
+    o.size = sizeof o;
+    return write_set(m, &o, write_plain, write_scripts, err);
 }

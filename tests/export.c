@@ -365,6 +365,50 @@ static void bad_requests(void **state)
     samite_model_free(m);
 }
 
+static int counted;
+
+static int fail_at_text(void *user, const char *what, uint64_t done, uint64_t all)
+{
+    return done == EXPORT_TEXT;
+}
+
+static int count_one(const char *path, const struct stat *s, int kind, struct FTW *place)
+{
+    counted++;
+    return 0;
+}
+
+static int files_in(const char *where)
+{
+    counted = 0;
+    nftw(where, count_one, 8, FTW_PHYS);
+    return counted;
+}
+
+/* Stopped after the first part: nothing of it stays, what was there stays as it was, and a new folder is gone again. */
+static void all_parts_or_none(void **state)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_options stop = SAMITE_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m;
+    char where[64];
+    make_folder(where);
+    copy_file(path_of(where, "image_encoder.onnx"), path_of(folder, "image_encoder.onnx"), 100);
+    int before = files_in(where);
+    stop.progress = fail_at_text;
+    assert_int_equal(samite_model_open(&m, "formula:tiny", &stop, &e), 0);
+    o.folder = where;
+    assert_int_equal(samite_export_onnx(m, &o, &e), SAMITE_CANCELLED);
+    assert_int_equal(samite_export_paddle(m, &o, &e), SAMITE_CANCELLED);
+    assert_int_equal(files_in(where), before);
+    o.folder = path_of(where, "new");
+    o.soc = "Ascend310P3";
+    assert_int_equal(samite_export_ascend(m, &o, &e), SAMITE_CANCELLED);
+    assert_int_equal(files_in(where), before);
+    samite_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,7 +417,7 @@ int main(void)
         cmocka_unit_test(weights_come_back), cmocka_unit_test(rotated_rows_are_in_order),
         cmocka_unit_test(every_op_has_a_row), cmocka_unit_test(weights_beside), cmocka_unit_test(check_finds),
         cmocka_unit_test(data_stays_in_its_folder), cmocka_unit_test(cut_files_are_refused),
-        cmocka_unit_test(bad_requests),
+        cmocka_unit_test(bad_requests), cmocka_unit_test(all_parts_or_none),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -36,7 +36,7 @@ static int code_for(int error)
                ? SAMITE_RESOURCE : SAMITE_INPUT;
 }
 
-static int cannot(samite_error *err, const char *what, const char *path, int error)
+int file_cannot(samite_error *err, const char *what, const char *path, int error)
 {
     return fail(err, code_for(error), "cannot %s %s: %s", what, path, reason(error));
 }
@@ -46,12 +46,12 @@ static int open_regular(const char *path, size_t *size, samite_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a pipe must not block; it is refused below */
     if (fd < 0)
-        return cannot(err, "open", path, errno);
+        return file_cannot(err, "open", path, errno);
     struct stat st;
     int error = fstat(fd, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
     if (error) {
         close(fd);
-        return cannot(err, "open", path, error);
+        return file_cannot(err, "open", path, error);
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
@@ -79,7 +79,7 @@ int file_map_open(file_map *out, const char *path, samite_error *err)
     if (error) {
         free(out->path);
         memset(out, 0, sizeof *out);
-        return cannot(err, "map", path, error);
+        return file_cannot(err, "map", path, error);
     }
     out->data = data;
     return SAMITE_OK;
@@ -114,7 +114,7 @@ int file_read_if(uint8_t **data, size_t *size, const char *path, size_t limit, f
     *size = 0;
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
     if (!f)
-        return cannot(err, "open", path, errno);
+        return file_cannot(err, "open", path, errno);
     size_t room = 0, used = 0;
     uint8_t *bytes = NULL;
     int code = SAMITE_OK;
@@ -135,7 +135,7 @@ int file_read_if(uint8_t **data, size_t *size, const char *path, size_t limit, f
         if (used > limit)
             code = fail(err, SAMITE_INPUT, "%s is larger than the %zu bytes that make sense here", name, limit);
         else if (n == 0 && ferror(f))
-            code = cannot(err, "read", name, errno);
+            code = file_cannot(err, "read", name, errno);
         else if (first)
             code = look(bytes, used, name, err);
         if (n == 0 || code)
@@ -161,7 +161,7 @@ int file_writer_open(file_writer *w, const char *path, samite_error *err)
     struct stat st;
     bool exists = stat(path, &st) == 0;
     if (exists && S_ISDIR(st.st_mode))
-        return cannot(err, "write", path, EISDIR);
+        return file_cannot(err, "write", path, EISDIR);
     w->path = exists ? realpath(path, NULL) : strdup(path);
     int fd = -1, error = w->path ? 0 : errno;
     if (!error && exists && !S_ISREG(st.st_mode)) {
@@ -186,7 +186,7 @@ int file_writer_open(file_writer *w, const char *path, samite_error *err)
     free(w->path);
     free(w->temp);
     memset(w, 0, sizeof *w);
-    return cannot(err, "write", path, error);
+    return file_cannot(err, "write", path, error);
 }
 
 void file_write(file_writer *w, const void *data, size_t size)
@@ -240,7 +240,7 @@ int file_writer_commit(file_writer *w, samite_error *err)
         w->failed = errno;
     int code = SAMITE_OK;
     if (w->failed)
-        code = cannot(err, "write", w->path, w->failed);
+        code = file_cannot(err, "write", w->path, w->failed);
     else if (w->temp) {
         sync_folder(w->path);
         free(w->temp);
@@ -265,7 +265,7 @@ int make_folders(const char *path, samite_error *err)
 {
     char *copy = strdup(path);
     if (!copy)
-        return cannot(err, "create", path, ENOMEM);
+        return file_cannot(err, "create", path, ENOMEM);
     int error = 0;
     for (char *c = copy + (copy[0] == '/');; c++) {
         if (*c != '/' && *c != '\0')
@@ -280,5 +280,5 @@ int make_folders(const char *path, samite_error *err)
             break;
     }
     free(copy);
-    return error ? cannot(err, "create", path, error) : SAMITE_OK;
+    return error ? file_cannot(err, "create", path, error) : SAMITE_OK;
 }

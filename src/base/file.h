@@ -37,6 +37,9 @@ void file_printf(file_writer *w, const char *format, ...) __attribute__((format(
 int  file_writer_commit(file_writer *w, samite_error *err);            /* closes in any case */
 void file_writer_abort(file_writer *w);                                /* removes the temporary */
 
+/* "cannot WHAT PATH: why, and what to do" for an errno; returns the code of the error. */
+int file_cannot(samite_error *err, const char *what, const char *path, int error);
+
 /* mkdir -p. */
 int make_folders(const char *path, samite_error *err);
 
