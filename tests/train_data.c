@@ -236,6 +236,42 @@ static void shapes_mean_the_same(void **state)
     }
 }
 
+static void damaged_run_lengths_become_rows(void **state)
+{
+#define SHAPE(size, counts) BOX ",\"segmentation\":{\"size\":" size ",\"counts\":" counts "}"
+    train_set s;
+    read_rows(&s, ANN(1, 7, 3, SHAPE("[50,100]", "\"!!!\"")) "," ANN(2, 7, 3, SHAPE("[50,100]", "[5,5]")) ","
+                  ANN(3, 7, 3, SHAPE("[10,10]", "[50,50]")) "," ANN(4, 7, 3, SHAPE("[50,100]", "[4000,1000]")) ","
+                  ANN(5, 7, 3, SHAPE("[1000000,1000000]", "[5,5]")), true);
+    expect_row(&s, "1", false, "the run lengths are damaged");
+    expect_row(&s, "2", false, "the run lengths are damaged");
+    expect_row(&s, "3", false, "the mask has 10 x 10 pixels, the picture 100 x 50; it is stretched");
+    expect_row(&s, "5", false, "the run lengths are damaged");
+    assert_null(row_of(&s, "4"));
+    assert_int_equal(s.rejected, 0);
+    assert_int_equal(s.count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(s.objects[i].shape != NULL, i == 2 || i == 3);
+    train_set_free(&s);
+}
+
+/* The record says whether boxes are meant on the picture as stored or upright. */
+static void pictures_are_turned_as_their_record_says(void **state)
+{
+    static const struct { int width, height, found; bool stretched; } cases[] = {
+        {37, 26, 37, false}, {26, 37, 26, false}, {0, 0, 37, false}, {74, 26, 37, true}};
+    for (int i = 0; i < 4; i++) {
+        train_image im = {.file_name = "exif6.jpg", .width = cases[i].width, .height = cases[i].height};
+        train_set s = {.pictures = (char *)(uintptr_t)TEST_DATA "/io", .images = &im};
+        pixels px;
+        bool stretched;
+        assert_int_equal(read_training_picture(&px, &stretched, &s, 0, NULL), 0);
+        assert_int_equal(px.width, cases[i].found);
+        assert_int_equal(stretched, cases[i].stretched);
+        pixels_free(&px);
+    }
+}
+
 static void empty_mask_becomes_its_box(void **state)
 {
     uint8_t mask[100];
@@ -390,6 +426,8 @@ int main(void)
                                        cmocka_unit_test(annotations_may_come_first),
                                        cmocka_unit_test(images_are_chosen_as_officially),
                                        cmocka_unit_test(shapes_mean_the_same),
+                                       cmocka_unit_test(damaged_run_lengths_become_rows),
+                                       cmocka_unit_test(pictures_are_turned_as_their_record_says),
                                        cmocka_unit_test(empty_mask_becomes_its_box),
                                        cmocka_unit_test(damaged_run_lengths_are_refused),
                                        cmocka_unit_test(boxes_follow_the_official_order),

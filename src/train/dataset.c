@@ -132,6 +132,19 @@ static double outside(double first, double size, int limit)
     return before > behind ? before : behind;
 }
 
+/* Masks of another size than the picture are stretched, as officially. */
+static bool note_stretched_mask(train_set *s, const train_object *x)
+{
+    const train_image *im = &s->images[x->image];
+    const segment *shape = x->shape;
+    if (!shape || !shape->width || !im->width || !im->height ||
+        (shape->width == im->width && shape->height == im->height))
+        return true;
+    return train_set_row(s, false, &s->image_ids.item[x->image], x->id < 0 ? NULL : &s->annotation_ids.item[x->id],
+                         "the mask has %d x %d pixels, the picture %d x %d; it is stretched", shape->width,
+                         shape->height, im->width, im->height);
+}
+
 /* Is the object one of a chosen image and prompt? Rows say why not, where that is no choice of the user. */
 static bool place_object(train_set *s, train_object *x, bool *fine)
 {
@@ -157,6 +170,7 @@ static bool place_object(train_set *s, train_object *x, bool *fine)
                                    "the box %g %g %g %g sticks out of the picture of %d x %d; learnt as "
                                    "the official loader cuts it",
                                    x->box[0], x->box[1], x->box[2], x->box[3], im->width, im->height);
+        *fine &= note_stretched_mask(s, x);
         return true;
     }
     return false;

@@ -153,6 +153,19 @@ static const char *read_polygons(train_set *s, segment *out, const json_t *list)
     return NULL;
 }
 
+/* Do they add up to their size? */
+static const char *check_runs(const segment *s)
+{
+    rle r;
+    int code = s->kind == SEGMENT_TEXT
+                   ? rle_from_string(&r, s->text, s->count, s->width, s->height, "segmentation", NULL)
+                   : rle_from_counts(&r, s->counts, s->count, s->width, s->height, "segmentation", NULL);
+    rle_free(&r);
+    return !code                      ? NULL
+           : code == SAMITE_RESOURCE ? "out of memory"
+                                      : "the run lengths are damaged, or are not those of their size [height, width]";
+}
+
 static const char *read_runs(train_set *s, segment *out, const json_t *o)
 {
     const json_t *counts = json_object_get(o, "counts"), *size = json_object_get(o, "size"), *v;
@@ -165,7 +178,7 @@ static const char *read_runs(train_set *s, segment *out, const json_t *o)
         out->kind = SEGMENT_TEXT;
         out->count = json_string_length(counts);
         out->text = pool_string(&s->memory, json_string_value(counts), out->count);
-        return out->text ? NULL : "out of memory";
+        return out->text ? check_runs(out) : "out of memory";
     }
     if (!json_is_array(counts))
         return "run lengths without counts";
@@ -180,7 +193,7 @@ static const char *read_runs(train_set *s, segment *out, const json_t *o)
         out->counts[i] = (uint32_t)x;
     }
     out->kind = SEGMENT_COUNTS;
-    return NULL;
+    return check_runs(out);
 }
 
 static const char *read_shape(train_set *s, const segment **out, const json_t *v)
