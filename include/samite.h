@@ -625,6 +625,10 @@ typedef struct samite_training_options {
 /* Files in paths.output: checkpoints/, logs/, tensorboard/, val/, report.html, config_resolved.yaml. */
 SAMITE_API int  samite_training_run(samite_training *t, const samite_training_options *o, samite_error *err);
 
+/* A model that knows nothing, for training: size "demo", "tiny", "small" or "full"; random weights by seed. sprites (may be
+ * NULL): a sprite file (tools/make_sprites.py), whose words are then the only ones that the model's token table holds. */
+SAMITE_API int  samite_start(const char *size, const char *sprites, uint64_t seed, const char *out, samite_error *err);
+
 /* The model `base` with the adapter added to its weights, as a file that loads like any other. */
 SAMITE_API int  samite_merge(const char *base, const char *adapter, const char *out, samite_error *err);
 

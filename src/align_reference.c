@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "io/mask.h"
 #include "io/preprocess.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer_reduced.h"
 
 #define STACKED 2      /* hs and refs: one tensor per layer here, one with a leading layer axis there */
 
@@ -101,7 +101,7 @@ static int run_text(listener *l, samite_image *im, int number, const char *text,
     int code = image_prepare(im, PARTS_TEXT, err);
     if (code)
         return code;
-    tokenize(ids, net->c.context, text, strlen(text), &cut);
+    tokenize_reduced(ids, &net->c, text, strlen(text), &cut, NULL);
     compare_tokens(l->a, number, ids, net->c.context);
     snprintf(l->prefix, sizeof l->prefix, "text.%d.", number);
     run_point before = run_save(im->r);

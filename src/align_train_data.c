@@ -22,7 +22,7 @@ int align_train_data_open(train_data *d, const train_reference *t, int side, int
         fclose(f);
         code = train_set_read(&d->set, &(train_options){.annotations = json, .pictures = folder, .masks = masks}, err);
         if (!code)
-            code = sampler_open(&d->sampler, &d->set, side, context, err);
+            code = sampler_open(&d->sampler, &d->set, &(config){.image = side, .context = context}, err);
         d->open = !code;
     }
     free(folder);

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "io/preprocess.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer_reduced.h"
 
 void options_copy(void *out, size_t known, const void *in, size_t size)
 {
@@ -336,10 +336,14 @@ static tensor *recall_words(samite_image *im, const char *text, int *tokens, boo
 int check_words(const samite_model *m, const char *text, samite_error *err)
 {
     enum { START_AND_END = 2 };
+    char unknown[256];
     int32_t ids[256];
     bool cut;
-    if (!text || tokenize(ids, m->n->net->c.context, text, strlen(text), &cut) > START_AND_END)
+    const config *c = &m->n->net->c;
+    if (!text || tokenize_reduced(ids, c, text, strlen(text), &cut, NULL) > START_AND_END)
         return 0;
+    if (tokens_unknown(unknown, sizeof unknown, c, text, strlen(text)))
+        return fail(err, SAMITE_USAGE, "this model knows only %d tokens, and nothing of: %s", c->kept, unknown);
     return fail(err, SAMITE_USAGE, "the text is empty: give words to look for");
 }
 
@@ -351,7 +355,10 @@ static int encode_words(samite_image *im, const char *text, tensor **out, int *t
     if (code)
         return code;
     int32_t ids[256];
-    *tokens = tokenize(ids, net->c.context, text, strlen(text), cut);
+    char unknown[256];
+    *tokens = tokenize_reduced(ids, &net->c, text, strlen(text), cut, NULL);
+    if (tokens_unknown(unknown, sizeof unknown, &net->c, text, strlen(text)))
+        model_log(im->model, "this model knows only %d tokens; it leaves out: %s", net->c.kept, unknown);
     if (*cut)
         model_log(im->model, "the text '%.60s%s' is longer than %d tokens and was cut: short noun phrases work best", text,
                   strlen(text) > 60 ? "..." : "", net->c.context);

@@ -6,7 +6,7 @@
 
 #include "api.h"
 #include "base/progress.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer_reduced.h"
 
 /* The best and the slowest of the repeats so far. */
 static void count_in(double *best, double *slowest, double seconds)
@@ -47,7 +47,7 @@ static int time_prompt(samite_image *im, const char *said, int repeats, samite_t
     const sam3 *net = im->model->n->net;
     int32_t ids[256], *query = malloc(sizeof *query * (size_t)net->c.queries);
     bool cut;
-    int n = tokenize(ids, net->c.context, said, strlen(said), &cut);
+    int n = tokenize_reduced(ids, &net->c, said, strlen(said), &cut, NULL);
     out->text_gflops *= (double)n / net->c.context;      /* padding is not computed */
     int code = image_prepare(im, PARTS_TEXT | PARTS_GROUND | PARTS_MASKS, err);
     if (!code && !query)
@@ -134,7 +134,7 @@ static int profile_pass(samite_image *im, const char *said, const int32_t *query
     const sam3 *net = im->model->n->net;
     int32_t ids[256];
     bool cut;
-    int n = tokenize(ids, net->c.context, said, strlen(said), &cut);
+    int n = tokenize_reduced(ids, &net->c, said, strlen(said), &cut, NULL);
     grounded g;
     p->began = seconds_now();
     p->stage = "image_encode";

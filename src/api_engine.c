@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/onnx.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer_reduced.h"
 #include "runtime/config_file.h"
 
 /* ---- the folder ---- */
@@ -356,7 +356,9 @@ static int encode_words(samite_image *im, const char *said, engine_words *out, s
     int code = recall(m, said, out, err);
     if (code || out->said)
         return code;
-    out->tokens = tokenize(ids, prompt, said, strlen(said), &out->cut);
+    config c = m->n->net->c;
+    c.context = prompt;
+    out->tokens = tokenize_reduced(ids, &c, said, strlen(said), &out->cut, NULL);
     if (out->cut)
         model_log(m, "the text '%.60s%s' is longer than %d tokens and was cut: short noun phrases work best", said,
                   strlen(said) > 60 ? "..." : "", prompt);

@@ -6,7 +6,7 @@
 
 #include "api_export.h"
 #include "base/text.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer_reduced.h"
 #include "runtime/engine.h"
 
 #define MOST_VALUES      48
@@ -102,7 +102,9 @@ static int words_of(checking *c, engine_tensor *t)
     int n = c->o->prompt_length ? c->o->prompt_length : c->m->n->net->c.context;
     int32_t ids[256];
     bool cut;
-    int count = tokenize(ids, n < 256 ? n : 256, said, strlen(said), &cut), code;
+    config reduced = c->m->n->net->c;
+    reduced.context = n < 256 ? n : 256;
+    int count = tokenize_reduced(ids, &reduced, said, strlen(said), &cut, NULL), code;
     if ((code = engine_make(t, DT_I64, 2, (int64_t[]){1, n}, c->err)))
         return code;
     for (int i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* config.c - the three sizes that the reference knows. */
+/* config.c - the three sizes that the reference knows, and that of the model which is trained from nothing. */
 #include "model/config.h"
 
 #include <string.h>
@@ -16,6 +16,10 @@ static const struct { const char *name; config c; int global[4]; } presets[] = {
               .vit_mlp = 296, .vit_window = 4, .text_dim = 64, .text_heads = 4, .text_layers = 2, .context = 32,
               .vocabulary = 49408, .d = 64, .heads = 4, .ffn = 128, .enc_layers = 2, .dec_layers = 2, .geo_layers = 1,
               .queries = 12, .mem_dim = 16, .text_projection = 512}, {1, 3, 3, 3}},
+    {"demo", {.image = 168, .pretrain = 168, .patch = 14, .vit_dim = 192, .vit_depth = 6, .vit_heads = 6,
+              .vit_mlp = 768, .vit_window = 6, .text_dim = 128, .text_heads = 4, .text_layers = 2, .context = 8,
+              .vocabulary = 49408, .d = 128, .heads = 4, .ffn = 512, .enc_layers = 3, .dec_layers = 3, .geo_layers = 1,
+              .queries = 30, .mem_dim = 16, .text_projection = 8}, {2, 5, 5, 5}},
 };
 
 bool config_preset(config *c, const char *name)

@@ -3,8 +3,10 @@
 #define MODEL_CONFIG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define MAX_TRUNK_DEPTH 64
+#define MAX_KEPT_TOKENS 1024
 
 typedef struct config {
     int image;                       /* input side in pixels: a multiple of patch * window */
@@ -17,10 +19,12 @@ typedef struct config {
     int d, heads, ffn;               /* behind the backbones */
     int enc_layers, dec_layers, geo_layers, queries;
     int mem_dim;                     /* tracker memory width */
+    int kept;                        /* 0, or the token table holds only `kept` = vocabulary tokens: */
+    uint16_t kept_ids[MAX_KEPT_TOKENS];  /* their official ids, ascending; the network counts them from 0 */
     int text_projection;             /* columns of the text projection, which nothing uses */
 } config;
 
-/* "tiny", "small", "full"; false for another name. */
+/* "tiny", "small", "full", "demo"; false for another name. */
 bool config_preset(config *c, const char *name);
 int  config_tokens(const config *c);              /* tokens per side */
 /* Is `side` a multiple of patch * window, at least one window and at most 64 of them? */

@@ -36,6 +36,7 @@ bool decoder_open(decoder *w, registry *g, const config *c);      /* false: more
 typedef struct decoder_options {
     bool one_to_many;
     bool every_layer;                 /* logits and presence of all layers, not only of the last */
+    tensor **fused;                   /* gets what every fusion layer made (TAPE only); or NULL */
 } decoder_options;
 
 typedef struct decoder_layer_output {

@@ -68,6 +68,12 @@ tensor *fusion_begin(run *r, const fusion *f, tensor *image, tensor *codes)
 
 tensor *fusion_forward(run *r, const fusion *f, tensor *begun, tensor *codes, tensor *prompt, tensor *mask)
 {
+    return fusion_forward_each(r, f, begun, codes, prompt, mask, NULL);
+}
+
+tensor *fusion_forward_each(run *r, const fusion *f, tensor *begun, tensor *codes, tensor *prompt, tensor *mask,
+                            tensor **each)
+{
     size_t mark = run_mark(r);
     codes = flat_codes(r, codes);
     tensor *x = begun->dim[0] < prompt->dim[0] ? repeat(r, begun, prompt->dim[0]) : begun;
@@ -75,6 +81,8 @@ tensor *fusion_forward(run *r, const fusion *f, tensor *begun, tensor *codes, te
         run_part(r, "fusion.layer.%d", i);
         tensor *in[] = {x, codes, prompt, mask};
         x = run_keep(r, mark, run_checkpoint(r, i ? layer_part : rest_part, &f->layer[i], in, 4));
+        if (each)
+            each[i] = x;
     }
     return note(r, x, "memory");
 }

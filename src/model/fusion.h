@@ -18,5 +18,8 @@ tensor *fusion_begin(run *r, const fusion *f, tensor *image, tensor *codes);
 /* begun: from fusion_begin; codes [t, t, d]; prompt [B, n, d]; mask [B, n] 1 = padding, or NULL -> [B, t * t, d].
  * Notes memory. */
 tensor *fusion_forward(run *r, const fusion *f, tensor *begun, tensor *codes, tensor *prompt, tensor *mask);
+/* The same; each[layers] (TAPE only; may be NULL) gets what every layer made. */
+tensor *fusion_forward_each(run *r, const fusion *f, tensor *begun, tensor *codes, tensor *prompt, tensor *mask,
+                            tensor **each);
 
 #endif

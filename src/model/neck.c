@@ -37,12 +37,16 @@ static tensor *scaled(run *r, const neck *n, tensor *x, int level)
     }
 }
 
+tensor *neck_level(run *r, const neck *n, tensor *x, int level, const char *prefix)
+{
+    run_part(r, "%s.%d", prefix, level);
+    size_t mark = run_mark(r);
+    tensor *y = conv(r, scaled(r, n, x, level), &n->smooth[level], ACT_NONE);
+    return run_keep(r, mark, note(r, y, "%s.%d", prefix, level));
+}
+
 void neck_forward(run *r, const neck *n, tensor *x, tensor **level, int levels, const char *prefix)
 {
-    for (int i = 0; i < levels; i++) {
-        run_part(r, "%s.%d", prefix, i);
-        size_t mark = run_mark(r);
-        tensor *y = conv(r, scaled(r, n, x, i), &n->smooth[i], ACT_NONE);
-        level[i] = run_keep(r, mark, note(r, y, "%s.%d", prefix, i));
-    }
+    for (int i = 0; i < levels; i++)
+        level[i] = neck_level(r, n, x, i, prefix);
 }

@@ -15,6 +15,9 @@ typedef struct neck {
 
 void neck_declare(neck *n, registry *g, const char *name, model_part part, const config *c);
 
+/* One level of the pyramid below. */
+tensor *neck_level(run *r, const neck *n, tensor *x, int level, const char *prefix);
+
 /* x [B, t, t, D] -> level[i] [B, t * 4 / 2^i, .., d], the finest `levels` of them (3 or 4). Notes PREFIX.I. */
 void neck_forward(run *r, const neck *n, tensor *x, tensor **level, int levels, const char *prefix);
 

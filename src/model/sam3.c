@@ -132,7 +132,7 @@ void sam3_ground_with(run *r, const sam3 *m, const encoded_image *im, tensor *wo
                                       run_drop_rate(r) > 0 ? words->dim[0] : 1);
     out->mask = extended_mask(r, mask, tokens->dim[1], x && x->values ? x->values->unused : NULL);
     out->prompt = concat(r, words, tokens, 1);
-    out->memory = fusion_forward(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask);
+    out->memory = fusion_forward_each(r, &m->fusion, im->begun, im->codes, out->prompt, out->mask, o ? o->fused : NULL);
     decoder_forward(r, &m->decoder, out->memory, im->codes, out->prompt, out->mask, o, &out->found);
 }
 

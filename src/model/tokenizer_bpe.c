@@ -93,3 +93,37 @@ size_t bpe_encode(int32_t *ids, size_t count, const uint8_t *word, size_t size, 
         ids[i] = w->symbol[i];
     return n;
 }
+
+/* The two symbols that merge `rank` joins. */
+static bool parts_of(uint16_t rank, uint16_t *left, uint16_t *right)
+{
+    for (int s = 0; s < SYMBOLS; s++)
+        for (size_t m = merge_first[s]; m < merge_first[s + 1]; m++)
+            if (merge_rank[m] == rank) {
+                *left = (uint16_t)s;
+                *right = merge_right[m];
+                return true;
+            }
+    return false;
+}
+
+size_t bpe_spell(uint8_t *out, size_t room, int32_t id, bool *whole)
+{
+    uint16_t left, right;
+    *whole = false;
+    if (id < 0 || id >= SYMBOLS)
+        return 0;
+    if (id >= FIRST_MERGE) {
+        if (!parts_of((uint16_t)(id - FIRST_MERGE), &left, &right))
+            return 0;
+        size_t n = bpe_spell(out, room, left, whole);
+        return n + bpe_spell(out + n, room - n, right, whole);
+    }
+    *whole = id >= BYTES;
+    for (int b = 0; b < BYTES && room > 0; b++)
+        if (byte_symbol[b] == id % BYTES) {
+            out[0] = (uint8_t)b;
+            return 1;
+        }
+    return 0;
+}

@@ -23,4 +23,7 @@ void bpe_work_close(bpe_work *w);
  * word are read; w->size must be at least that or `size`. An empty word has no ids. */
 size_t bpe_encode(int32_t *ids, size_t count, const uint8_t *word, size_t size, bpe_work *w);
 
+/* The bytes that an id below BPE_START stands for, at most `room`; returns how many. *whole: a word ends there. Slow. */
+size_t bpe_spell(uint8_t *out, size_t room, int32_t id, bool *whole);
+
 #endif

@@ -117,6 +117,29 @@ static void json_field(const json_t *o, const char *key, int *value)
         *value = (int)json_integer_value(v);
 }
 
+/* A token table that holds only some tokens. */
+static int read_kept(config *c, const json_t *ids, const char *path, samite_error *err)
+{
+    json_t *v;
+    size_t i;
+    json_int_t before = -1;
+    if (!ids)
+        return SAMITE_OK;
+    if (!json_is_array(ids) || json_array_size(ids) != (size_t)c->vocabulary || c->vocabulary > MAX_KEPT_TOKENS)
+        return fail(err, SAMITE_INPUT, "%s: token_ids in its metadata lists %zu tokens, the token table has %d (at most %d "
+                    "can be listed); the file is damaged", path, json_array_size(ids), c->vocabulary, MAX_KEPT_TOKENS);
+    json_array_foreach(ids, i, v) {
+        json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (id <= before || id > UINT16_MAX)
+            return fail(err, SAMITE_INPUT, "%s: token_ids in its metadata are not ascending from 0; the file is damaged",
+                        path);
+        c->kept_ids[i] = (uint16_t)id;
+        before = id;
+    }
+    c->kept = c->vocabulary;
+    return SAMITE_OK;
+}
+
 /* What samite wrote beside the tensors, if it did: never guessed at when it is damaged. */
 static int read_metadata(config *c, const char *text, const char *path, samite_error *err)
 {
@@ -141,8 +164,9 @@ static int read_metadata(config *c, const char *text, const char *path, samite_e
         if (json_is_integer(v) && k >= 0 && k < MAX_TRUNK_DEPTH)
             c->vit_global[k] = true;
     }
+    int code = read_kept(c, json_object_get(o, "token_ids"), path, err);
     json_decref(o);
-    return SAMITE_OK;
+    return code;
 }
 
 static int check(const config *c, const char *path, samite_error *err)
@@ -194,6 +218,8 @@ static void read_sizes(config *c, const json_t *o)
         {"queries", &c->queries}, {"mem_dim", &c->mem_dim}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         json_field(o, sizes[i].key, sizes[i].value);
+    if (json_is_array(json_object_get(o, "token_ids")))
+        c->vocabulary = (int)json_array_size(json_object_get(o, "token_ids"));
     double ratio = json_number_value(json_object_get(o, "vit_mlp"));
     if (ratio > 0 && ratio < 64)
         c->vit_mlp = (int)(c->vit_dim * ratio + 0.5);
@@ -227,6 +253,11 @@ char *config_to_json(const config *c)
         "d", c->d, "heads", c->heads, "ffn", c->ffn, "enc_layers", c->enc_layers, "dec_layers", c->dec_layers,
         "geo_layers", c->geo_layers, "queries", c->queries, "mem_dim", c->mem_dim, "mask_interp",
         16 * config_tokens(c));
+    json_t *kept = o && c->kept ? json_array() : NULL;
+    for (int i = 0; i < c->kept; i++)
+        json_array_append_new(kept, json_integer(c->kept_ids[i]));
+    if (kept)
+        json_object_set_new(o, "token_ids", kept);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     return text;

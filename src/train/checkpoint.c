@@ -64,9 +64,11 @@ int checkpoint_space(const checkpoint_files *f, samite_error *err)
 
 /* ---- optimizer ---- */
 
-static weight *plan_moments(const optimizer *o, text *names)
+/* Steps, moments, and the values of what is no part of the model. */
+static weight *plan_moments(const optimizer *o, text *names, size_t *count)
 {
-    weight *plan = calloc((size_t)o->count * 2 + 2, sizeof *plan);
+    weight *plan = calloc((size_t)o->count * 3 + 2, sizeof *plan);
+    *count = 1 + 2 * (size_t)o->count;
     if (!plan)
         return NULL;
     plan[0] = (weight){.name = "steps", .type = DT_I64, .axes = 1, .dim = {o->count}};
@@ -82,6 +84,15 @@ static weight *plan_moments(const optimizer *o, text *names)
         weight_set_strides(w);
         at += strlen(at) + 1;
     }
+    for (int i = 0; i < o->count; i++) {
+        const param *p = &o->item[i].e->p;
+        if (!o->item[i].aside)
+            continue;
+        weight *w = &plan[(*count)++];
+        *w = (weight){.name = p->name, .type = DT_F32, .axes = p->t.axes};
+        memcpy(w->dim, p->t.dim, sizeof p->t.dim);
+        weight_set_strides(w);
+    }
     return plan;
 }
 
@@ -89,8 +100,9 @@ static int write_moments(const optimizer *o, const char *path, samite_error *err
 {
     text names = {0};
     safetensors_writer w;
-    weight *plan = plan_moments(o, &names);
-    int code = plan && !names.failed ? safetensors_create(&w, path, plan, (size_t)o->count * 2 + 1, NULL, 0, err)
+    size_t count;
+    weight *plan = plan_moments(o, &names, &count);
+    int code = plan && !names.failed ? safetensors_create(&w, path, plan, count, NULL, 0, err)
                                      : no_memory(err);
     for (int i = 0; i < o->count && !code; i++)
         safetensors_put(&w, &o->item[i].steps, sizeof(int64_t));
@@ -99,6 +111,9 @@ static int write_moments(const optimizer *o, const char *path, samite_error *err
         safetensors_put(&w, o->item[i].m, bytes);
         safetensors_put(&w, o->item[i].v, bytes);
     }
+    for (int i = 0; i < o->count && !code; i++)
+        if (o->item[i].aside)
+            safetensors_put(&w, o->item[i].e->p.t.data, sizeof(float) * (size_t)tensor_count(&o->item[i].e->p.t));
     free(plan);
     text_free(&names);
     return code ? code : safetensors_commit(&w, err);
@@ -166,6 +181,8 @@ static int read_moments(optimizer *o, const char *path, samite_error *err)
         code = take(&x, l->m, &l->e->p.t, path, "%s.exp_avg", l->e->p.name, err);
         if (!code)
             code = take(&x, l->v, &l->e->p.t, path, "%s.exp_avg_sq", l->e->p.name, err);
+        if (!code && l->aside)
+            code = take(&x, l->e->p.t.data, &l->e->p.t, path, "%s", l->e->p.name, err);
     }
     opened_close(&x);
     return code;
@@ -194,6 +211,8 @@ static int read_weights(optimizer *o, const char *path, samite_error *err)
     for (int i = 0; i < o->count && !code; i++) {
         const entry *e = o->item[i].e;
         const weight *from = weights_find(w, e->p.name);
+        if (o->item[i].aside)
+            continue;
         if (!from || weight_count(from) != tensor_count(&e->p.t))
             code = fail(err, SAMITE_INPUT, "%s lacks %s, which learns", path, e->p.name);
         else

@@ -56,6 +56,13 @@ static const setting settings[] = {
      "ask for a first category that only names the group of others"},
     {"data.random_placement", NULL, FLAG, AT(random_placement), "true", 0, 0, NULL,
      "random size and place of the picture on the input"},
+    {"data.scenes", NULL, TEXT, AT(scenes), NULL, 0, 0, NULL,
+     "learn from made-up scenes of this sprite file (tools/make_sprites.py), other ones in every epoch"},
+    {"data.scenes_per_epoch", NULL, INT, AT(scene_count), "4800", 1, 1e8, NULL, "made-up scenes in an epoch"},
+    {"data.prompts_per_scene", NULL, INT, AT(scene_prompts), "5", 0, 64, NULL,
+     "prompts asked of a made-up scene, about a third of them of what is not there"},
+    {"data.scenes_crowded", NULL, FLAG, AT(scenes_crowded), "false", 0, 0, NULL,
+     "5 to 12 objects of as many kinds in a scene, instead of 1 to 6"},
     {"trainer.max_epochs", "epochs", INT, AT(epochs), "20", 1, 1e6, NULL, "times that every picture is seen"},
     {"trainer.train_batch_size", "batch_size", INT, AT(batch), "1", 1, 4096, NULL, "pictures per process and pass"},
     {"trainer.gradient_accumulation_steps", NULL, INT, AT(accumulate), "1", 1, 4096, NULL,
@@ -68,6 +75,10 @@ static const setting settings[] = {
      "frozen trunk: keep its maps on disk; pictures are then not placed at random"},
     {"trainer.freeze", NULL, TEXT, AT(freeze), NULL, 0, 0, NULL,
      "parts that do not learn: trunk, neck, text, examples, fusion, decoder, masks; several with commas"},
+    {"trainer.patches_only", NULL, FLAG, AT(patches_only), "false", 0, 0, NULL,
+     "only trunk, neck and text encoder learn, from loss.patches alone"},
+    {"trainer.begin_aligned", NULL, FLAG, AT(begin_aligned), "false", 0, 0, NULL,
+     "before the first step: features of picture and words to the same scale, so that fusion can compare them"},
     {"trainer.val_epoch_freq", NULL, INT, AT(val_frequency), "10", 0, 1e6, NULL,
      "validate after every N epochs besides the last; 0 = only the last"},
     {"trainer.skip_first_val", NULL, FLAG, AT(skip_first_val), "true", 0, 0, NULL,
@@ -87,8 +98,10 @@ static const setting settings[] = {
      "factor per trunk block towards the input"},
     {"optim.wd", "weight_decay", REAL, AT(weight_decay), "0.1", 0, 10, NULL,
      "weight decay, not of biases and LayerNorm"},
-    {"optim.schedule", "scheduler", TEXT, AT(schedule), "official", 0, 0, "official|fixed",
-     "fixed: the first step counts and no step is counted twice"},
+    {"optim.schedule", "scheduler", TEXT, AT(schedule), "official", 0, 0, "official|fixed|cosine",
+     "fixed: the first step counts and no step is counted twice; cosine: falls to optim.least_rate"},
+    {"optim.least_rate", NULL, REAL, AT(least_rate), "0.02", 0, 1, NULL, "where the cosine schedule ends, of the base rates"},
+    {"optim.beta2", NULL, REAL, AT(beta2), "0.999", 0, 0.999999, NULL, "memory of AdamW's second moment"},
     {"optim.scheduler_timescale", NULL, REAL, AT(timescale), "20", 1e-3, 1e9, NULL, "steps"},
     {"optim.scheduler_warmup", NULL, REAL, AT(warmup), "20", 0, 1e9, NULL, "steps"},
     {"optim.scheduler_cooldown", NULL, REAL, AT(cooldown), "20", 0, 1e9, NULL, "steps"},
@@ -104,6 +117,10 @@ static const setting settings[] = {
     {"loss.loss_semantic_dice", NULL, REAL, AT(semantic_dice), "30", 0, 1e6, NULL, "weight"},
     {"loss.pos_weight", NULL, REAL, AT(positive), "10", 0, 1e6, NULL, "weight of a matched query in loss_ce"},
     {"loss.o2m_weight", NULL, REAL, AT(one_to_many), "2", 0, 1e6, NULL, "weight of the one-to-many half"},
+    {"loss.patches", NULL, REAL, AT(patches), "0", 0, 1e6, NULL,
+     "weight; made-up scenes: what class every patch shows"},
+    {"loss.match", NULL, REAL, AT(match), "0", 0, 1e6, NULL,
+     "weight; made-up scenes: which patches belong to the prompt, after every fusion layer"},
     {"lora.rank", NULL, INT, AT(lora_rank), "0", 0, 4096, NULL,
      "learn adapters of that rank instead of the weights; 0 = no adapters"},
     {"lora.alpha", NULL, REAL, AT(lora_alpha), "0", 0, 1e6, NULL, "adapters count alpha / rank; 0 = twice the rank"},
@@ -383,9 +400,9 @@ int train_config_resolve(train_config *c, samite_error *err)
     int code = find_data(c, err);
     if (code)
         return code;
-    if (!c->train_annotations)
+    if (!c->train_annotations && !c->scenes)
         return fail(err, SAMITE_USAGE, "nothing to learn from: give paths.data or paths.train_annotations (--data)");
-    if (!c->train_images)
+    if (!c->train_images && !c->scenes)
         return fail(err, SAMITE_USAGE, "%s: where are the pictures? give paths.train_images (--images)",
                     c->train_annotations);
     if (c->val_annotations && !c->val_images)
@@ -394,6 +411,12 @@ int train_config_resolve(train_config *c, samite_error *err)
         return fail(err, SAMITE_USAGE, "no model to start from: give model.checkpoint_path (-m)");
     if (!c->output)
         return fail(err, SAMITE_USAGE, "no folder for results: give paths.output (--out)");
+    if (c->scenes && (c->train_annotations || c->cache_features || c->lora_rank))
+        return fail(err, SAMITE_USAGE, "data.scenes goes neither with a data set nor with cached features or adapters");
+    if (!c->scenes && (c->patches > 0 || c->match > 0 || c->patches_only || c->begin_aligned))
+        return fail(err, SAMITE_USAGE, "losses on patches need made-up scenes: give data.scenes");
+    if (c->patches_only && c->patches <= 0)
+        return fail(err, SAMITE_USAGE, "trainer.patches_only needs a weight: give loss.patches");
     if (c->cache_features && c->random_placement)
         c->random_placement = false;
     return 0;

@@ -20,17 +20,21 @@ typedef struct train_config {
     /* data */
     int    limit, val_limit;
     bool   strict, skip_bad, keep_unused, random_placement;
+    char  *scenes;
+    int    scene_count, scene_prompts;
+    bool   scenes_crowded;
     /* trainer */
     int    epochs, batch, accumulate, val_frequency, prompts_per_pass, threads;
     bool   skip_first_val, val_base, checkpointing, cache_features;
     int    seed;
     char  *accelerator, *on_nonfinite, *freeze, *memory_limit;
     /* optim */
-    double lr, lr_vision, lr_language, layer_decay, weight_decay, timescale, warmup, cooldown, clip;
+    double lr, lr_vision, lr_language, layer_decay, weight_decay, timescale, warmup, cooldown, clip, beta2, least_rate;
     char  *schedule;
     /* loss */
     double dropout, drop_path;
-    double bbox, giou, ce, presence, mask, dice, semantic, semantic_dice, positive, one_to_many;
+    double bbox, giou, ce, presence, mask, dice, semantic, semantic_dice, positive, one_to_many, patches, match;
+    bool   patches_only, begin_aligned;
     /* lora */
     int    lora_rank;
     double lora_alpha;

@@ -61,6 +61,7 @@ typedef struct train_set {
     const char **prompts;    /* category names, each once, by ascending id */
     int          prompt_count;
     bool         masks;
+    const struct scene_source *scenes;       /* pictures are made up; there are no objects then */
     train_row   *rows;       /* the first ROWS_KEPT */
     size_t       row_count, row_room;
     int          rejected, noted;    /* all rows */

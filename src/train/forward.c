@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "train/aids.h"
 
 void batch_free(batch *b)
 {
     free(b->pixels), free(b->image_prompts), free(b->text_of), free(b->ids), free(b->tokens);
     free(b->t.count), free(b->t.first), free(b->t.boxes), free(b->t.masks), free(b->t.mask_valid);
+    free(b->owner), free(b->classes);
     *b = (batch){0};
 }
 
@@ -98,7 +100,7 @@ static void compute(picture *p)
     tensor *mask;
     tensor *words = words_of(p, &mask);
     grounded g;
-    sam3_ground_with(p->r, p->n->net, &p->seen, words, mask, NULL, &(decoder_options){true, true}, &g);
+    sam3_ground_with(p->r, p->n->net, &p->seen, words, mask, NULL, &(decoder_options){true, true, p->fused}, &g);
     p->found = g.found;
     p->words = words;
     p->memory = g.memory;
@@ -228,9 +230,13 @@ static void watch(const picture *p)
 static int chunk_gradients(picture *p, samite_error *err)
 {
     int layers = p->n->net->decoder.layers, code;
+    tensor *fused[MAX_FUSION_LAYERS];
+    p->fused = p->o->aids ? fused : NULL;
     compute(p);
     if ((code = run_status(p->r, err)))
         return code;
+    for (int i = 0; p->o->aids && i < p->n->net->c.enc_layers; i++)
+        aids_match(p->o->aids, p->r, i, fused[i], p->b, p->image, p->first);
     for (int i = 0; i < layers && !code; i++)
         for (int half = 0; half < 2 && !code; half++)
             code = layer_half(p, half, i, err);
@@ -289,16 +295,37 @@ static int one_chunk(const picture *p, run *from, const encoded_image *e, int fi
     return code;
 }
 
+/* Trunk, one level of the neck, and the loss of patches. */
+static int patches_alone(run *r, const picture *p, bool last, samite_error *err)
+{
+    const sam3 *net = p->n->net;
+    int64_t side = p->b->side;
+    tensor *pixels = run_input(r, p->b->pixels + (int64_t)p->image * side * side * 3, 4, (int64_t[]){1, side, side, 3});
+    tensor *level = neck_level(r, &net->neck, vit_forward(r, &net->trunk, pixels), 2, "neck");
+    int code = run_status(r, err);
+    if (!code)
+        aids_picture(p->o->aids, r, level, p->b, p->image);
+    if (!code && last)
+        code = aids_end(p->o->aids, err);
+    return code ? code : run_backward(r, NULL, err);
+}
+
 static int one_picture(tapes *t, const picture *p, int first, int prompts, bool last, samite_error *err)
 {
     encoded_image e;
     int chunk = p->o->chunk > 0 ? p->o->chunk : prompts;
     run_reset(t->picture);
     set_drop(t->picture, p, 1, 0);
+    if (p->o->aids && p->o->aids->only)
+        return patches_alone(t->picture, p, last, err);
     encode(t->picture, p, &e);
     int code = run_status(t->picture, err);
+    if (!code && p->o->aids)
+        aids_picture(p->o->aids, t->picture, e.level[2], p->b, p->image);
     for (int at = 0; at < prompts && !code; at += chunk)
         code = one_chunk(p, t->picture, &e, first + at, prompts - at < chunk ? prompts - at : chunk, err);
+    if (!code && last && p->o->aids)
+        code = aids_end(p->o->aids, err);
     if (!code && last && p->o->heads_done)
         p->o->heads_done(p->o->user);
     run_reset(t->prompts);       /* its memory is not needed beside that of the walk */
@@ -349,12 +376,12 @@ int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *
     batch_counts all = o->counts ? *o->counts : batch_count(b);
     picture p = {.r = t->prompts, .masks = t->masks, .n = n, .b = b, .o = o, .losses = out, .present = all.present,
                  .norms = {fmax(1, all.objects), sqrt(all.prompts), (int)all.prompts}};
-    int code = 0;
+    int code = o->aids ? aids_begin(o->aids, err) : 0;
     for (int i = 0, first = 0; i < b->images && !code; first += b->image_prompts[i++]) {
         p.image = i;
         p.first = first;
         code = one_picture(t, &p, first, b->image_prompts[i], i + 1 == b->images, err);
     }
-    out->core = core_loss(out, o->weights, p.norms.scale);
+    out->core = core_loss(out, o->weights, p.norms.scale) + (o->aids ? aids_loss(o->aids) : 0);
     return code;
 }

@@ -14,6 +14,8 @@ typedef struct batch {
     int32_t *ids;              /* [texts, context] */
     int     *tokens;           /* [texts] real ones */
     targets  t;
+    uint8_t *owner;            /* made-up scenes: [images, side, side] object of each pixel from 1, 0 none; else NULL */
+    int     *classes;          /* [images, SCENE_MOST] class of each object, -1 none */
 } batch;
 void batch_free(batch *b);
 
@@ -64,6 +66,7 @@ typedef struct forward_options {
     void     (*keep)(void *user, int image, const float *map, int64_t count);
     void (*heads_done)(
         void *user); /* the gradients of text encoder, example encoder, decoder, mask head are complete */
+    struct aids *aids;              /* losses on patches (aids.h), or NULL */
     picture_fn look;
     encoded_fn look_encoded;        /* with it, inner tensors have their gradients when these are called */
     void      *user;

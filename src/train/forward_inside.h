@@ -18,6 +18,7 @@ typedef struct picture {
     encoded_image   seen;           /* as the prompts see it: values of r */
     tensor         *words, *memory, *prompt, *mask;
     decoder_output  found;
+    tensor        **fused;          /* [fusion layers] what each made; NULL where nobody asks */
     tensor        **shown;          /* [prompts] copies of the masks, for those who look; else NULL */
     tensor         *semantic;       /* the same of the maps */
     match_list      match[2][DECODER_MAX_LAYERS];

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/scene_batch.h"
+
 #define MOST_TRIES 100
 
 int loader_open(loader *l, const sampler *s, bool skip_bad, int count, samite_error *err)
@@ -66,7 +68,8 @@ static void *load(void *of)
     loader *l = of;
     l->err = (samite_error){0};
     l->note[0] = '\0';
-    l->code = sample_batch(&l->b, l->s, l->image, l->at, l->count, &l->err);
+    l->code = l->s->set->scenes ? scene_batch(&l->b, l->s, l->epoch, l->image, l->count, &l->err)
+                                : sample_batch(&l->b, l->s, l->image, l->at, l->count, &l->err);
     if (l->code == SAMITE_INPUT && l->skip_bad)
         l->code = replace_bad(l);
     return NULL;

@@ -13,6 +13,7 @@ typedef struct loader {
     int32_t       *image;          /* [count] of the set; replaced ones are put in */
     placement     *at;
     int            count, room;
+    uint64_t       epoch;          /* for made-up pictures */
     /* the answer */
     pthread_t      thread;
     bool           running;

@@ -100,6 +100,14 @@ int optimizer_add(optimizer *o, native *n, entry *e, samite_error *err)
     return make_learner(&o->item[o->count++], n, e, o, true, NULL, err);
 }
 
+int optimizer_add_aside(optimizer *o, native *n, entry *e, samite_error *err)
+{
+    int code = optimizer_add(o, n, e, err);
+    if (!code)
+        o->item[o->count - 1].aside = true;
+    return code;
+}
+
 int optimizer_open(optimizer *o, native *n, unsigned parts, bool masks, const learn_rates *rates, samite_error *err)
 {
     registry *g = &n->net->all;

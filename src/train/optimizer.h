@@ -19,6 +19,7 @@ typedef struct learner {
     entry  *e;
     double  base_rate;                 /* with layer decay, before the schedule */
     double  decay;
+    bool    aside;                     /* no tensor of the model: its values are kept with the moments */
     bool    touched;                   /* false: gets no gradient at all in this kind of training, and is left alone */
     float  *m, *v;                     /* AdamW's moments */
     int64_t steps;
@@ -36,6 +37,8 @@ int  optimizer_open(optimizer *o, native *n, unsigned parts, bool masks, const l
 /* One more tensor that learns, with values and room of its own (an adapter); the rates are those of the part it names.
  */
 int  optimizer_add(optimizer *o, native *n, entry *e, samite_error *err);
+/* The same for a tensor that helps training and is no part of any model. */
+int  optimizer_add_aside(optimizer *o, native *n, entry *e, samite_error *err);
 void optimizer_close(optimizer *o);    /* tensors keep their values */
 void optimizer_zero(optimizer *o);     /* gradients to 0 */
 double optimizer_norm(const optimizer *o);

@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tokenizer.h"
+#include "model/tokenizer_reduced.h"
 
 #define MOST_OBJECTS 200
 
-int sampler_open(sampler *s, const train_set *set, int side, int context, samite_error *err)
+int sampler_open(sampler *s, const train_set *set, const config *c, samite_error *err)
 {
+    int context = c->context;
     size_t n = (size_t)set->prompt_count;
-    *s = (sampler){.set = set, .side = side, .context = context, .most_objects = MOST_OBJECTS};
+    *s = (sampler){.set = set, .side = c->image, .context = context, .most_objects = MOST_OBJECTS};
     s->ids = calloc(n * (size_t)context + 1, sizeof *s->ids);
     s->tokens = calloc(n + 1, sizeof *s->tokens);
     if (!s->ids || !s->tokens) {
@@ -20,7 +21,10 @@ int sampler_open(sampler *s, const train_set *set, int side, int context, samite
     }
     for (size_t i = 0; i < n; i++) {
         bool cut = false;
-        s->tokens[i] = tokenize(s->ids + i * (size_t)context, context, set->prompts[i], strlen(set->prompts[i]), &cut);
+        int unknown = 0;
+        s->tokens[i] = tokenize_reduced(s->ids + i * (size_t)context, c, set->prompts[i], strlen(set->prompts[i]), &cut,
+                                        &unknown);
+        s->unknown += unknown > 0;
         s->cut += cut;
     }
     return 0;

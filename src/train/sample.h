@@ -11,11 +11,11 @@ typedef struct sampler {
     int      side, context;
     int32_t *ids;            /* [prompts, context] tokens of every prompt */
     int     *tokens;         /* [prompts] */
-    int      cut;            /* prompts that were longer than the context */
+    int      cut, unknown;   /* prompts that were longer than the context; with words that the model does not know */
     int      most_objects;   /* a prompt with more in a picture is not asked for there; 200 as officially */
 } sampler;
 
-int  sampler_open(sampler *s, const train_set *set, int side, int context, samite_error *err);
+int  sampler_open(sampler *s, const train_set *set, const config *c, samite_error *err);
 void sampler_close(sampler *s);
 
 /* Reads the picture as the official loader does (no EXIF rotation), unless only upright it has the size of its record.

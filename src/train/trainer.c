@@ -74,6 +74,7 @@ void trainer_close(trainer *t)
     adapters_close(&t->a);
     native_close(t->n);
     sampler_close(&t->sampler);
+    trainer_scenes_close(t);
     train_set_free(&t->set);
     train_log_close(t->log);
     json_decref(t->state.sums);
@@ -103,6 +104,7 @@ static int request(trainer *t, int epoch, int iter, samite_error *err)
     loader *l = &t->loader;
     int first = (iter * team_size(t->team) + team_rank(t->team)) * t->share, side = t->sampler.side;
     l->count = t->share;
+    l->epoch = (uint64_t)epoch;
     for (int i = 0; i < t->share; i++) {
         l->image[i] = t->order[first + i];
         l->at[i] = t->c->random_placement
@@ -139,11 +141,22 @@ static json_t *step_numbers(trainer *t, const step_result *r, double images_per_
         if (!(json_number_value(json_object_get(o, name)) > rate))
             json_object_set_new(o, name, json_real(rate));
     }
+    if (t->aids)
+        aids_log(t->aids, team_size(t->team), o);
     json_object_set_new(o, "images_per_s", json_real(images_per_s));
     json_object_set_new(o, "cpu_s", json_real(cpu));
     json_object_set_new(o, "memory_bytes", json_real((double)trainer_memory()));
     free(losses);
     return o;
+}
+
+/* What tells early whether a training from nothing gets off the ground. */
+static void say_aids(const trainer *t)
+{
+    const aids_state *s = &t->aids->now;
+    trainer_say(t, "step %lld: patch loss %.3f, patches right %.3f, match loss %.3f, spread of features %.3g, of words %.3g",
+                (long long)t->state.step, s->patches * team_size(t->team), s->accuracy, s->match * team_size(t->team),
+                s->image_spread, s->word_spread);
 }
 
 static void tick(trainer *t, const step_result *r, double took, double cpu)
@@ -152,6 +165,8 @@ static void tick(trainer *t, const step_result *r, double took, double cpu)
     double per_step = done ? (seconds_now() - t->started) / (double)done : took, images = t->share * team_size(t->team);
     if (t->log)
         train_log_step(t->log, t->state.step, step_numbers(t, r, took > 0 ? images / took : 0, cpu));
+    if (t->aids && t->state.step % 50 == 0)
+        say_aids(t);
     if (!t->h->tick || !leader(t))
         return;
     t->h->tick(t->h->user,
@@ -485,6 +500,8 @@ int trainer_run(trainer *t, bool resume, samite_error *err)
         code = foresee_memory(t, err);
     if (!code)
         code = validate_base(t, err);
+    if (!code && t->c->begin_aligned && !t->state.step)
+        code = trainer_align(t, err);
     t->started = seconds_now();
     t->first_step = t->state.step;
     while (!code && t->state.epoch < t->c->epochs)

@@ -2,10 +2,12 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include "train/aids.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/loader.h"
 #include "train/log.h"
+#include "train/scene_batch.h"
 #include "train/team.h"
 #include "runtime/native_write.h"
 
@@ -43,6 +45,8 @@ typedef struct trainer {
     optimizer    o;
     adapters     a;
     train_set    set;
+    scene_source *scenes;                   /* NULL: pictures come from files */
+    aids        *aids;                      /* losses on patches, or NULL */
     sampler      sampler;
     loader       loader;
     tapes        tapes;
@@ -81,6 +85,13 @@ int trainer_step(trainer *t, const batch *b, step_result *out, samite_error *err
 /* Goes through the batch prompt by prompt, as `o` says, until the gradient is no number: l->bad_image, l->bad_prompt; -1
  * where it is never this process's. Leaves the gradients in any state. */
 void trainer_blame(trainer *t, const batch *b, const forward_options *o, step_losses *l);
+
+/* trainer_scenes.c: made-up pictures instead of a data set, the losses on patches that go with them, and a start in which
+ * picture and words have one scale. */
+int  trainer_scenes(trainer *t, samite_error *err);
+int  trainer_aids(trainer *t, samite_error *err);
+int  trainer_align(trainer *t, samite_error *err);
+void trainer_scenes_close(trainer *t);
 
 void trainer_say(const trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same from any process: of several, it says which one it is. */

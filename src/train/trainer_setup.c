@@ -66,16 +66,9 @@ static int check_rows(const trainer *t, samite_error *err)
     return 0;
 }
 
-int trainer_data(trainer *t, samite_error *err)
+static int count_steps(trainer *t, samite_error *err)
 {
     const train_config *c = t->c;
-    train_options o = {c->train_annotations, c->train_images, c->limit, c->masks, c->keep_unused};
-    int code = train_set_read(&t->set, &o, err);
-    if (!code)
-        code = check_rows(t, err);
-    if (code)
-        return code;
-    t->share = c->batch * c->accumulate;
     int64_t whole = (int64_t)t->share * (t->team ? team_size(t->team) : 1);
     t->iters = (int)(t->set.chosen / whole);
     if (!t->iters)
@@ -84,6 +77,26 @@ int trainer_data(trainer *t, samite_error *err)
                     "trainer.train_batch_size",
                     t->set.chosen, c->batch, c->accumulate, t->team ? team_size(t->team) : 1, (long long)whole);
     return 0;
+}
+
+int trainer_data(trainer *t, samite_error *err)
+{
+    const train_config *c = t->c;
+    if (c->scenes) {
+        int bad = trainer_scenes(t, err);
+        if (bad)
+            return bad;
+        t->share = c->batch * c->accumulate;
+        return count_steps(t, err);
+    }
+    train_options o = {c->train_annotations, c->train_images, c->limit, c->masks, c->keep_unused};
+    int code = train_set_read(&t->set, &o, err);
+    if (!code)
+        code = check_rows(t, err);
+    if (code)
+        return code;
+    t->share = c->batch * c->accumulate;
+    return count_steps(t, err);
 }
 
 /* ---- which parts learn ---- */
@@ -143,7 +156,7 @@ static int prepare_frozen(trainer *t, bool adapted, samite_error *err)
 {
     registry *g = &t->n->net->all;
     unsigned pack = 0;
-    for (int p = 0; p <= (t->c->masks ? PART_MASK_HEAD : PART_DECODER); p++) {
+    for (int p = 0; p <= (t->c->masks ? PART_MASK_HEAD : PART_DECODER) && !t->c->patches_only; p++) {
         bool learns = t->parts >> p & 1, hold = learns ? adapted : passes(t->parts, p);
         if (!learns && !hold)
             pack |= 1u << p;
@@ -162,7 +175,7 @@ static learn_rates rates_of(const train_config *c)
     r.rest = c->lr, r.vision = c->lr_vision, r.language = c->lr_language;
     r.weight_decay = c->weight_decay, r.layer_decay = c->layer_decay;
     r.timescale = c->timescale, r.warmup = c->warmup, r.cooldown = c->cooldown;
-    r.clip = c->clip;
+    r.clip = c->clip, r.beta2 = c->beta2;
     return r;
 }
 
@@ -241,12 +254,16 @@ int trainer_model(trainer *t, samite_error *err)
                     c->checkpoint);
     if (!code)
         code = read_freeze(&t->parts, c->freeze, err);
+    if (c->patches_only)
+        t->parts &= 1u << PART_TRUNK | 1u << PART_NECK | 1u << PART_TEXT;
     if (!code)
-        code = sampler_open(&t->sampler, &t->set, t->n->net->c.image, t->n->net->c.context, err);
+        code = sampler_open(&t->sampler, &t->set, &t->n->net->c, err);
     if (!code && t->sampler.cut)
         trainer_say(t, "%d category names are longer than %d tokens and are cut", t->sampler.cut, t->n->net->c.context);
     if (!code)
         code = open_learners(t, err);
+    if (!code && (c->patches > 0 || c->match > 0))
+        code = trainer_aids(t, err);
     if (!code)
         code = prepare_frozen(t, c->lora_rank > 0, err);
     if (!code)

@@ -123,9 +123,15 @@ static int explain(const trainer *t, const batch *b, const step_losses *l, const
                 *prompt ? "prompt \"" : "", prompt, *prompt ? "\": " : "", why);
 }
 
+#define PI 3.14159265358979
+
 static double schedule_now(const trainer *t)
 {
     double epochs = t->c->epochs, iters = t->iters;
+    if (strcmp(t->c->schedule, "cosine") == 0) {
+        double step = (double)t->state.epoch * iters + t->state.iter + 1, warm = fmin(1, step / fmax(t->c->warmup, 1));
+        return warm * (t->c->least_rate + (1 - t->c->least_rate) * 0.5 * (1 + cos(PI * step / (epochs * iters))));
+    }
     if (strcmp(t->c->schedule, "fixed") == 0) {
         int64_t step = (int64_t)t->state.epoch * t->iters + t->state.iter + 1;
         return schedule_factor(&t->o.rates, step, (double)step / (epochs * iters + 1));
@@ -149,6 +155,7 @@ static forward_options options_of(trainer *t, const batch *b, summing *sums)
                              .drop_rate = (float)t->c->dropout,
                              .path_rate = t->parts >> PART_TRUNK & 1 ? (float)t->c->drop_path : 0,
                              .seeds = t->drop_seeds,
+                             .aids = t->aids,
                              .user = sums};
 }
 
@@ -159,6 +166,10 @@ static int all_gradients(trainer *t, const batch *b, const forward_options *o, s
     int code = count_all(t, b, &sums->counts, err);
     if (code)
         return code;
+    if (t->aids) {
+        t->aids->pictures = t->share * team_size(t->team);
+        t->aids->prompts = sums->counts.prompts > 1 ? (int)sums->counts.prompts : 1;
+    }
     optimizer_zero(&t->o);
     samite_error own = {0};
     int bad = batch_gradients(&t->tapes, t->n, b, o, &out->losses, &own);
