@@ -300,6 +300,7 @@ static void check_conv_backward(const conv_case *c, const float *x, const float 
     float *dy = random_floats(ny, 1, 9), *dx = conv_sums(c, visit_input, dy, w, nx),
           *dw = conv_sums(c, visit_weights, dy, x, nw);
     float *dbias = calloc((size_t)c->s.out, sizeof *dbias), *once[2] = {NULL, NULL};
+    double bar = c->type == GEMM_F32 ? 5e-6 : tolerance(c->type);
 
     for (int64_t i = 0; i < ny; i++)
         dbias[i % c->s.out] += dy[i];
@@ -308,14 +309,14 @@ static void check_conv_backward(const conv_case *c, const float *x, const float 
         memset(gw, 0, (size_t)nw * sizeof *gw);
         memset(gb, 0, (size_t)c->s.out * sizeof *gb);
         omp_set_num_threads(threads);
-        assert_true(conv_backward(gx, gw, gb, dy, x, w, &c->s, c->batch, c->height, c->width));
-        assert_true(relative_error(gx, dx, nx) < 5e-6 && guards_hold(gx, nx));
-        assert_true(relative_error(gw, dw, nw) < 5e-6 && guards_hold(gw, nw));
+        assert_true(conv_backward(gx, gw, gb, dy, x, w, &c->s, c->batch, c->height, c->width, c->type));
+        assert_true(relative_error(gx, dx, nx) < bar && guards_hold(gx, nx));
+        assert_true(relative_error(gw, dw, nw) < bar && guards_hold(gw, nw));
         assert_true(relative_error(gb, dbias, c->s.out) < 1e-5 && guards_hold(gb, c->s.out));
         if (threads == 1) {
             once[0] = gx;
             once[1] = gw;
-            assert_true(conv_backward(NULL, NULL, NULL, dy, x, w, &c->s, c->batch, c->height, c->width));
+            assert_true(conv_backward(NULL, NULL, NULL, dy, x, w, &c->s, c->batch, c->height, c->width, c->type));
         } else {
             assert_memory_equal(gx, once[0], (size_t)nx * sizeof *gx);
             assert_memory_equal(gw, once[1], (size_t)nw * sizeof *gw);
@@ -361,7 +362,7 @@ static void check_conv(const conv_case *c)
         if (threads > 1)
             guarded_drop(y, 1);
     }
-    if (c->type == GEMM_F32)
+    if (c->type != GEMM_INT8)
         check_conv_backward(c, x, w, nx, ny, nw);
     omp_set_num_threads(2);
     guarded_drop(once, 1);

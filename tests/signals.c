@@ -119,7 +119,7 @@ static void test_convolution_backward(void **state)
     (void)state;
     begin();
     for (int round = 0; round < MOST_ROUNDS && caught < ENOUGH; round++)
-        assert_true(conv_backward(dx, dw, NULL, dy, x, w, &s, 1, 32, 32));
+        assert_true(conv_backward(dx, dw, NULL, dy, x, w, &s, 1, 32, 32, GEMM_F32));
     end();
     free(x), free(dy), free(w), free(dx), free(dw);
 }

@@ -118,11 +118,105 @@ static bool input_gradient(float *dx, const layer *l, const float *w)
     return ok;
 }
 
+/* ---- output as large as the input, stride 1, no groups ----
+ *
+ * dx is a convolution of dy. dw comes band by band: with as many zeros between the image rows of dy as the kernel reaches
+ * beyond an image row of x, the pixels of a band are the inner side of one product per tap. */
+
+enum { BAND_PIXELS = 4096 };
+
+static bool same_size(const conv_shape *s)
+{
+    return s->groups == 1 && s->stride == 1 && s->kernel == 2 * s->pad + 1;
+}
+
+/* Weights [in, out, kernel, kernel] of the convolution that takes dy to dx. */
+static bool input_by_convolution(float *dx, const layer *l, const float *w, gemm_type type)
+{
+    const conv_shape *s = l->s;
+    conv_shape back = {s->out, s->in, s->kernel, 1, s->pad, 1};
+    int64_t taps = s->kernel * s->kernel;
+    float *turned = malloc((size_t)(s->in * s->out * taps) * sizeof *turned);
+
+    for (int64_t i = 0; turned && i < s->in * s->out; i++)
+        for (int64_t t = 0; t < taps; t++)
+            turned[i * taps + taps - 1 - t] = w[(i % s->out * s->in + i / s->out) * taps + t];
+    conv_weights *p = turned ? conv_pack(turned, NULL, &back, type) : NULL;
+    bool ok = p && conv_run(p, dx, l->dy, l->batch, l->height, l->width, ACT_NONE);
+    conv_weights_free(p);
+    free(turned);
+    return ok;
+}
+
+/* Image rows first .. first + rows, `edge` zeros before and after each; those outside the image are zero. */
+static void copy_band(void *to, const float *image, const layer *l, int64_t first, int64_t rows, int64_t channels,
+                      int64_t edge, bool narrow)
+{
+    int64_t line = (l->width + 2 * l->s->pad) * channels, inside = l->width * channels, skip = edge * channels;
+    size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
+
+    for (int64_t i = 0; i < rows; i++) {
+        char *row = (char *)to + (size_t)(i * line) * size;
+        const float *from = image + (first + i) * inside;
+        memset(row, 0, (size_t)line * size);
+        if (first + i < 0 || first + i >= l->height)
+            continue;
+        if (narrow)
+            kernels_get()->to_bf16((uint16_t *)row + skip, from, inside);
+        else
+            memcpy((float *)row + skip, from, (size_t)inside * size);
+    }
+}
+
+/* sums [taps, out, in] += what a band gives; dy and x: the band as copy_band made it. */
+static bool band_weights(float *sums, const layer *l, const void *dy, const void *x, int64_t rows, bool narrow)
+{
+    const conv_shape *s = l->s;
+    int64_t line = l->width + 2 * s->pad, pixels = rows * line - 2 * s->pad;
+    bool ok = true;
+
+    for (int64_t t = 0; t < s->kernel * s->kernel && ok; t++) {
+        int64_t shift = (t / s->kernel * line + t % s->kernel) * s->in;
+        float *sum = sums + t * s->out * s->in;
+        ok = narrow ? gemm_bf16(true, false, s->out, s->in, pixels, dy, s->out, (const uint16_t *)x + shift, s->in, true,
+                                sum, s->in)
+                    : gemm(true, false, s->out, s->in, pixels, 1, dy, s->out, (const float *)x + shift, s->in, 1, sum,
+                           s->in);
+    }
+    return ok;
+}
+
+static bool weights_by_bands(float *dw, const layer *l, gemm_type type)
+{
+    const conv_shape *s = l->s;
+    int64_t taps = s->kernel * s->kernel, block = s->out * s->in, line = l->width + 2 * s->pad;
+    int64_t rows = least(l->height, BAND_PIXELS / line + 1);
+    bool narrow = type == GEMM_BF16 && gemm_has(GEMM_BF16);
+    size_t size = narrow ? sizeof(uint16_t) : sizeof(float);
+    float *sums = calloc((size_t)(taps * block), sizeof *sums);
+    char *dy = malloc((size_t)(rows * line * s->out) * size);
+    char *x = malloc((size_t)((rows + 2 * s->pad) * line * s->in) * size);
+    bool ok = sums && dy && x;
+
+    for (int64_t b = 0; b < l->batch; b++)
+        for (int64_t y = 0; y < l->height && ok; y += rows) {
+            int64_t n = least(rows, l->height - y);
+            copy_band(dy, l->dy + b * l->height * l->width * s->out, l, y, n, s->out, 0, narrow);
+            copy_band(x, l->x + b * l->height * l->width * s->in, l, y - s->pad, n + 2 * s->pad, s->in, s->pad, narrow);
+            ok = band_weights(sums, l, dy, x, n, narrow);
+        }
+    for (int64_t i = 0; i < block && ok; i++)
+        for (int64_t t = 0; t < taps; t++)
+            dw[i * taps + t] += sums[t * block + i];
+    free(sums), free(dy), free(x);
+    return ok;
+}
+
 bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w,
-                   const conv_shape *s, int64_t batch, int64_t height, int64_t width)
+                   const conv_shape *s, int64_t batch, int64_t height, int64_t width, gemm_type type)
 {
     layer l = {.s = s, .batch = batch, .height = height, .width = width, .x = x, .dy = dy};
-    bool ok = onednn_ready();
+    bool ok = onednn_ready(), same = same_size(s);
 
     l.in = s->in / s->groups;
     l.out = s->out / s->groups;
@@ -131,8 +225,8 @@ bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const fl
     if (dbias)
         kernels_get()->column_sums(dbias, dy, batch * l.oh * l.ow, s->out, s->out);
     if (dw)
-        ok = ok && weight_gradient(dw, &l);
+        ok = ok && (same ? weights_by_bands(dw, &l, type) : weight_gradient(dw, &l));
     if (dx)
-        ok = ok && input_gradient(dx, &l, w);
+        ok = ok && (same ? input_by_convolution(dx, &l, w, type) : input_gradient(dx, &l, w));
     return ok;
 }

@@ -63,6 +63,10 @@ bool        gemm_act_later(const gemm_weights *next);
 bool gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
           const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
+/* The same of bf16 numbers with f32 sums: c = op(a) op(b) + (add ? c : 0). Only where gemm_has(GEMM_BF16). */
+bool gemm_bf16(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
+               const uint16_t *b, int64_t ldb, bool add, float *c, int64_t ldc);
+
 /* Convolution, channels last: x [batch, h, w, in] -> y [batch, oh, ow, out]; w [out, in / groups, kernel, kernel] as
  * PyTorch stores it. Square kernel, zero padding on all sides, oh = (h + 2 pad - kernel) / stride + 1. */
 typedef struct conv_shape { int64_t in, out, kernel, stride, pad, groups; } conv_shape;
@@ -73,9 +77,10 @@ void          conv_weights_free(conv_weights *w);
 size_t        conv_weights_bytes(const conv_weights *w);
 bool conv_run(const conv_weights *w, float *y, const float *x, int64_t batch, int64_t height, int64_t width,
               activation act);
-/* dx (may be NULL) is overwritten; dw and dbias (may be NULL) are added to. Unpacked weights as above. */
+/* dx (may be NULL) is overwritten; dw and dbias (may be NULL) are added to. Unpacked weights as above. GEMM_BF16 is for
+ * convolutions without groups and with stride 1 whose output is as large as the input; others are computed in f32. */
 bool conv_backward(float *dx, float *dw, float *dbias, const float *dy, const float *x, const float *w,
-                   const conv_shape *s, int64_t batch, int64_t height, int64_t width);
+                   const conv_shape *s, int64_t batch, int64_t height, int64_t width, gemm_type type);
 
 /* Does this CPU compute that type faster than f32? Others work, in f32. */
 bool gemm_has(gemm_type type);

@@ -27,11 +27,11 @@ static bool conv_use_packed(const conv_w *w)
     return w->packed && !w->w->trainable && !(w->b && w->b->trainable);
 }
 
-static bool conv_compute(const conv_w *w, float *y, const tensor *x, activation act)
+static bool conv_compute(run *r, const conv_w *w, float *y, const tensor *x, activation act)
 {
     if (conv_use_packed(w))
         return conv_run(w->packed, y, x->data, x->dim[0], x->dim[1], x->dim[2], act);
-    conv_weights *p = conv_pack(w->w->t.data, w->b ? w->b->t.data : NULL, &w->shape, GEMM_F32);
+    conv_weights *p = conv_pack(w->w->t.data, w->b ? w->b->t.data : NULL, &w->shape, run_products(r));
     bool ok = p && conv_run(p, y, x->data, x->dim[0], x->dim[1], x->dim[2], act);
     conv_weights_free(p);
     return ok;
@@ -48,7 +48,7 @@ static void conv_backward_op(run *r, const op_node *n)
     if (!dy || !run_ok(r))
         return;
     if (!conv_backward(fresh, param_grad(a->w->w), a->w->b ? param_grad(a->w->b) : NULL, dy, x->data, a->w->w->t.data,
-                       &a->w->shape, x->dim[0], x->dim[1], x->dim[2]))
+                       &a->w->shape, x->dim[0], x->dim[1], x->dim[2], run_products(r)))
         run_fail(r, SAMITE_RESOURCE, "backward of conv: the matrix engine refused the work");
     else if (dx)
         kernels_get()->axpy(dx, fresh, 1, tensor_count(x));
@@ -75,7 +75,7 @@ tensor *conv(run *r, tensor *x, const conv_w *w, activation act)
     c.flops = 2.0 * (double)tensor_count(y) * (double)(s->in / s->groups * s->kernel * s->kernel);
     float *pre = act == ACT_NONE || act == ACT_RELU ? NULL : op_save(r, &c, 0, tensor_count(y));
     if (op_computes(r, y)) {
-        if (!conv_compute(w, pre ? pre : y->data, x, pre ? ACT_NONE : act))
+        if (!conv_compute(r, w, pre ? pre : y->data, x, pre ? ACT_NONE : act))
             return op_engine_failed(r, &c);
         if (pre)
             kernels_get()->activate(y->data, pre, act, tensor_count(y));
@@ -160,14 +160,17 @@ static void up_move(float *big, float *wide, const tensor *x, int64_t out, bool 
             }
 }
 
-static bool up_compute(const up_w *w, float *wide, const tensor *x, activation act, float *rows, void *scratch)
+static bool up_compute(run *r, const up_w *w, float *wide, const tensor *x, activation act, float *rows, void *scratch)
 {
     int64_t pixels = tensor_rows(x), wide_out = 4 * w->out;
     if (up_use_packed(w))
         return gemm_run(w->packed, wide, wide_out, x->data, x->stride, pixels, act, NULL, scratch);
     float *bias = rows + wide_out * w->in;
     up_order(rows, bias, w);
-    if (!gemm(false, true, pixels, wide_out, w->in, 1, x->data, x->stride, rows, w->in, 0, wide, wide_out))
+    bool narrow = op_narrows(r, pixels, wide_out, w->in);
+    factor fx = op_factor(r, narrow, x->data, x->stride, pixels, w->in);
+    factor fw = op_factor(r, narrow, rows, w->in, wide_out, w->in);
+    if (!run_ok(r) || !op_product(false, true, pixels, wide_out, w->in, fx, fw, false, wide, wide_out))
         return false;
     kernels_get()->add(wide, wide, bias, pixels * wide_out, wide_out);
     if (act != ACT_NONE)
@@ -206,10 +209,14 @@ static void conv_up2_backward(run *r, const op_node *n)
     up_order(rows, bias, w);
     memset(drows, 0, (size_t)taken * sizeof *drows);
     up_move((float *)dy, wide, x, w->out, false);
+    bool narrow = op_narrows(r, pixels, wide_out, w->in);
+    factor fdy = op_factor(r, narrow, wide, wide_out, pixels, wide_out);
     if (dx)
-        ok &= gemm(false, false, pixels, w->in, wide_out, 1, wide, wide_out, rows, w->in, 1, dx, x->stride);
+        ok &= op_product(false, false, pixels, w->in, wide_out, fdy, op_factor(r, narrow, rows, w->in, wide_out, w->in),
+                         true, dx, x->stride);
     if (param_grad(w->w))
-        ok &= gemm(true, false, wide_out, w->in, pixels, 1, wide, wide_out, x->data, x->stride, 0, drows, w->in);
+        ok &= op_product(true, false, wide_out, w->in, pixels, fdy,
+                         op_factor(r, narrow, x->data, x->stride, pixels, w->in), false, drows, w->in);
     kernels_get()->column_sums(dbias, wide, pixels, wide_out, wide_out);
     up_collect(w, drows, dbias);
     if (!ok)
@@ -238,7 +245,7 @@ tensor *conv_up2(run *r, tensor *x, const up_w *w, activation act)
     void *scratch = packed ? op_scratch(r, gemm_scratch(w->packed, pixels)) : NULL;
     float *rows = packed ? NULL : op_scratch_floats(r, 4 * w->out * (w->in + 1));
     if (op_computes(r, y)) {
-        if (!up_compute(w, wide, x, pre ? ACT_NONE : act, rows, scratch))
+        if (!up_compute(r, w, wide, x, pre ? ACT_NONE : act, rows, scratch))
             return op_engine_failed(r, &c);
         up_move(pre ? pre : y->data, wide, x, w->out, true);
         if (pre)

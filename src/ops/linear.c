@@ -23,17 +23,25 @@ static bool weights_fit(const linear_w *w)
            (!w->b || tensor_count(&w->b->t) - w->first >= w->out);
 }
 
-/* y = x w^T + b without activation. */
-static bool multiply_rows(const linear_w *w, float *y, const float *x, int64_t ldx, int64_t rows)
+static factor weights_factor(run *r, bool narrow, const linear_w *w)
 {
-    if (!gemm(false, true, rows, w->out, w->in, 1, x, ldx, w->w->t.data + w->first * w->in, w->in, 0, y, w->out))
+    return op_factor(r, narrow, w->w->t.data + w->first * w->in, w->in, w->out, w->in);
+}
+
+/* y = x w^T + b without activation. */
+static bool multiply_rows(run *r, const linear_w *w, float *y, const float *x, int64_t ldx, int64_t rows)
+{
+    bool narrow = op_narrows(r, rows, w->out, w->in);
+    factor fx = op_factor(r, narrow, x, ldx, rows, w->in), fw = weights_factor(r, narrow, w);
+
+    if (!run_ok(r) || !op_product(false, true, rows, w->out, w->in, fx, fw, false, y, w->out))
         return false;
     if (w->b)
         kernels_get()->add(y, y, w->b->t.data + w->first, rows * w->out, w->out);
     return true;
 }
 
-static bool linear_compute(const linear_w *w, float *y, float *pre, const tensor *x, activation act,
+static bool linear_compute(run *r, const linear_w *w, float *y, float *pre, const tensor *x, activation act,
                            const float *residual, void *scratch)
 {
     const kernels *k = kernels_get();
@@ -45,7 +53,7 @@ static bool linear_compute(const linear_w *w, float *y, float *pre, const tensor
             return gemm_run(w->packed, y, w->out, x->data, x->stride, rows, act, residual, scratch);
         if (!gemm_run(w->packed, pre, w->out, x->data, x->stride, rows, ACT_NONE, NULL, scratch))
             return false;
-    } else if (!multiply_rows(w, sum, x->data, x->stride, rows)) {
+    } else if (!multiply_rows(r, w, sum, x->data, x->stride, rows)) {
         return false;
     }
     if (act != ACT_NONE)
@@ -65,16 +73,16 @@ static void linear_backward(run *r, const op_node *n)
     const float *dy = activation_gradient(r, n->out->grad, n->saved[0] ? n->saved[0] : n->out->data, a->act, count);
     float *dx = op_grad(r, x), *dw = param_grad(w->w), *db = param_grad(w->b);
     float *dresidual = n->in[1] ? op_grad(r, n->in[1]) : NULL;
-    bool ok = true;
+    bool ok = true, narrow = (dx || dw) && op_narrows(r, rows, w->out, w->in);
 
     if (!dy || !run_ok(r))
         return;
+    factor fdy = op_factor(r, narrow, dy, w->out, rows, w->out);
     if (dx)
-        ok &= gemm(false, false, rows, w->in, w->out, 1, dy, w->out, w->w->t.data + w->first * w->in, w->in, 1, dx,
-                   x->stride);
+        ok &= op_product(false, false, rows, w->in, w->out, fdy, weights_factor(r, narrow, w), true, dx, x->stride);
     if (dw)
-        ok &= gemm(true, false, w->out, w->in, rows, 1, dy, w->out, x->data, x->stride, 1, dw + w->first * w->in,
-                   w->in);
+        ok &= op_product(true, false, w->out, w->in, rows, fdy, op_factor(r, narrow, x->data, x->stride, rows, w->in),
+                         true, dw + w->first * w->in, w->in);
     if (db)
         kernels_get()->column_sums(db + w->first, dy, rows, w->out, w->out);
     if (dresidual)
@@ -107,7 +115,7 @@ static tensor *linear_plain(run *r, tensor *x, const linear_w *w, activation act
     void *scratch = linear_packed(w) ? op_scratch(r, gemm_scratch(w->packed, rows)) : NULL;
     if (op_computes(r, y))
         op_tell_rows(r, w, x->data, x->stride, rows);
-    if (op_computes(r, y) && !linear_compute(w, y->data, pre, x, act, residual ? residual->data : NULL, scratch))
+    if (op_computes(r, y) && !linear_compute(r, w, y->data, pre, x, act, residual ? residual->data : NULL, scratch))
         return op_engine_failed(r, &c);
     return op_finish(r, &c, y);
 }

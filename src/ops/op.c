@@ -168,6 +168,35 @@ float *param_grad(const param *p)
     return p && p->trainable ? p->t.grad : NULL;
 }
 
+/* ---- factors ---- */
+
+enum { LEAST_SIDE = 32 };      /* of a product in bf16 */
+
+bool op_narrows(const run *r, int64_t m, int64_t n, int64_t k)
+{
+    return run_products(r) == GEMM_BF16 && m >= LEAST_SIDE && n >= LEAST_SIDE && k >= LEAST_SIDE;
+}
+
+factor op_factor(run *r, bool narrow, const float *x, int64_t ld, int64_t rows, int64_t cols)
+{
+    uint16_t *to = narrow ? op_scratch(r, (size_t)(rows * cols) * sizeof *to) : NULL;
+    int64_t length = ld == cols ? rows * cols : cols;
+
+    if (!to)
+        return (factor){x, NULL, ld};
+    for (int64_t i = 0; i * length < rows * cols; i++)
+        kernels_get()->to_bf16(to + i * length, x + i * ld, length);
+    return (factor){x, to, cols};
+}
+
+bool op_product(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, factor a, factor b, bool add,
+                float *c, int64_t ldc)
+{
+    if (a.narrow && b.narrow)
+        return gemm_bf16(transpose_a, transpose_b, m, n, k, a.narrow, a.ld, b.narrow, b.ld, add, c, ldc);
+    return gemm(transpose_a, transpose_b, m, n, k, 1, a.wide, a.ld, b.wide, b.ld, add ? 1 : 0, c, ldc);
+}
+
 const float *activation_gradient(run *r, const float *dy, const float *pre, activation act, int64_t n)
 {
     if (act == ACT_NONE)

@@ -59,6 +59,19 @@ float *op_grad(run *r, tensor *t);
 /* Gradient buffer of a parameter, or NULL when it is frozen or absent. */
 float *param_grad(const param *p);
 
+/* Factors of a product in the arithmetic that the run wants for what learns: f32 as they are, or rounded to bf16 in
+ * scratch memory. op_narrows: is a product of m x n with inner side k worth the latter? Then both factors are made so. */
+typedef struct factor {
+    const float    *wide;
+    const uint16_t *narrow;                  /* or NULL */
+    int64_t         ld;
+} factor;
+bool   op_narrows(const run *r, int64_t m, int64_t n, int64_t k);
+factor op_factor(run *r, bool narrow, const float *x, int64_t ld, int64_t rows, int64_t cols);
+/* c = op(a) op(b) + (add ? c : 0) */
+bool   op_product(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, factor a, factor b, bool add,
+                  float *c, int64_t ldc);
+
 /* Errors. `rule` says in plain words what has to hold. b or p may be NULL. Both return BAD. */
 tensor *op_mismatch(run *r, const op_call *c, const tensor *a, const tensor *b, const char *rule);
 tensor *op_mismatch_param(run *r, const op_call *c, const tensor *a, const param *p, const char *rule);

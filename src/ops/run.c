@@ -149,6 +149,11 @@ gemm_type run_type(const run *r)
     return r->options.mode == RUN ? r->options.type : GEMM_F32;
 }
 
+gemm_type run_products(const run *r)
+{
+    return r->options.mode == TAPE && r->options.type == GEMM_BF16 && gemm_has(GEMM_BF16) ? GEMM_BF16 : GEMM_F32;
+}
+
 /* ---- the sticky error ---- */
 
 int run_status(const run *r, samite_error *err)

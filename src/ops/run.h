@@ -22,7 +22,8 @@ typedef struct run run;
 typedef struct run_options {
     run_mode  mode;
     size_t    memory_limit;                /* bytes for values; 0 = no limit of our own */
-    gemm_type type;                        /* RUN: arithmetic of attention; weights have their own, from packing */
+    gemm_type type;                        /* RUN: arithmetic of attention; weights have their own, from packing.
+                                              TAPE: of products with weights that are not packed, both ways */
     bool      keep_all;                    /* TAPE: run_checkpoint keeps everything: no second computation, more memory */
     bool      keep_constants;              /* TRACE: run_constant has data, which stays as long as the records */
     /* Called now and then from long ops and parts with the part's path; nonzero = stop (SAMITE_CANCELLED). */
@@ -47,6 +48,7 @@ void run_set_timer(run *r, void (*timed)(void *, const char *, const char *, dou
 void run_set_rows(run *r, void (*rows)(void *, const linear_w *, const float *, int64_t, int64_t), void *user);
 run_mode run_mode_of(const run *r);
 gemm_type run_type(const run *r);                            /* GEMM_F32 in TAPE */
+gemm_type run_products(const run *r);                        /* GEMM_BF16 in TAPE where asked for and the CPU has it */
 int  run_status(const run *r, samite_error *err);            /* 0, or the first error */
 /* Records an error of this run unless there is one already; returns BAD. */
 tensor *run_fail(run *r, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -40,7 +40,7 @@ static const setting settings[] = {
      "side of the square input in pixels; 0 = the model's own"},
     {"model.enable_segmentation", NULL, FLAG, AT(masks), "false", 0, 0, NULL, "learn masks too"},
     {"model.precision", NULL, TEXT, AT(precision), "f32", 0, 0, "f32|bf16",
-     "arithmetic of frozen parts; what learns is f32"},
+     "arithmetic of products, forward and backward; weights that learn, sums, norms, losses and optimizer are f32"},
     {"model.dropout", NULL, REAL, AT(dropout), "0.1", 0, 0.99, NULL,
      "share of numbers left out in fusion encoder, decoder and example encoder"},
     {"model.drop_path", "drop_path_rate", REAL, AT(drop_path), "0.1", 0, 0.99, NULL,

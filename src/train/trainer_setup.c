@@ -252,6 +252,8 @@ int trainer_model(trainer *t, samite_error *err)
         code = fail(err, SAMITE_INPUT,
                     "%s has no mask head, which model.enable_segmentation needs; start from a file with all parts",
                     c->checkpoint);
+    if (!code && t->n->type == GEMM_BF16 && !gemm_has(GEMM_BF16))
+        trainer_say(t, "this processor has no bf16 instructions: everything is computed in f32");
     if (!code)
         code = read_freeze(&t->parts, c->freeze, err);
     if (c->patches_only)
@@ -270,7 +272,9 @@ int trainer_model(trainer *t, samite_error *err)
         code = open_cache(t, err);
     if (!code)
         code = tapes_open(
-            &t->tapes, &(run_options){.memory_limit = bytes_of(c->memory_limit), .keep_all = !c->checkpointing}, err);
+            &t->tapes,
+            &(run_options){.memory_limit = bytes_of(c->memory_limit), .keep_all = !c->checkpointing, .type = t->n->type},
+            err);
     if (!code)
         code = loader_open(&t->loader, &t->sampler, c->skip_bad, t->share, err);
     return code;
