@@ -216,7 +216,7 @@ static int run_pass(clip *c, const json_t *prompts, const char *pass, samite_err
         click_image x;
         tracked_frame at = open_frame(c, f, &x);
         const moment *m;
-        code = tracker_settle(&c->t, &at, err);
+        code = tracker_settle(&c->t, &at, true, err);
         if (!code && !(code = tracker_step(&c->t, &at, &m, err)))
             code = compare_moment(c, pass, m, err);
     }

@@ -327,6 +327,9 @@ static const attention_case attention_cases[] = {
     {40, 8, 64, 8, 9, ROPE, 9},
     {1, 1, 8, 700, 9, 0, 0},
     {1, 1, 256, 53, 300, ROPE | NARROW, 290},
+    {1, 1, 256, 50, 321, ROPE | NARROW, 257},
+    {1, 2, 64, 49, 575, NARROW, 0},
+    {1, 1, 256, 17, 127, NARROW | SHARED, 0},
     {2, 2, 64, 31, 77, MASK | LOOSE | NARROW, 0},
     {1, 2, 40, 9, 40, NARROW, 0},
 };

@@ -124,7 +124,7 @@ static int ask(session *s, const frame_view *v, const pointed *p, tracker *t, in
     if (!code)
         code = batch_logits(s, t, v, logits, err);
     if (!code)
-        code = tracker_settle(t, &v->at, err);
+        code = tracker_settle(t, &v->at, true, err);
     return code;
 }
 

@@ -246,7 +246,7 @@ static int renew_frame(session *s, const frame_view *v, samite_error *err)
             continue;
         code = give_mask(s, v, s->batch[i], track - first, r.det, err);
         if (!code)
-            code = tracker_settle(s->batch[i], &v->at, err);
+            code = tracker_settle(s->batch[i], &v->at, false, err);     /* session_remember writes */
     }
     return code;
 }
@@ -283,7 +283,7 @@ static int begin_objects(session *s, const frame_view *v, samite_error *err)
             code = give_mask(s, v, t, i, p->a.fresh[i], err);
     }
     p->born_count = n;
-    return code ? code : tracker_settle(t, &v->at, err);
+    return code ? code : tracker_settle(t, &v->at, true, err);
 }
 
 static int remove_objects(session *s, samite_error *err)

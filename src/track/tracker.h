@@ -1,7 +1,7 @@
 /* tracker.h - a batch of objects through a video: prompts on some frames, then one frame after another.
  *
  *     tracker_click(t, f, 0, ..)      any number of prompts on frame f; each gives a draft
- *     tracker_settle(t, f)            the drafts of f become what is remembered of f
+ *     tracker_settle(t, f, true)      the drafts of f become what is remembered of f
  *     tracker_step(t, g)              frame g as the objects' memories see it
  *
  * A frame that is prompted again starts from the mask it has. Every call works inside the caller's run and leaves
@@ -78,8 +78,9 @@ int  tracker_mask(tracker *t, const tracked_frame *f, int object, const uint8_t 
                   bool by_person, samite_error *err);
 /* Drops what was drafted and not settled. */
 void tracker_undo(tracker *t);
-/* Nothing to do when the frame has no drafts. */
-int  tracker_settle(tracker *t, const tracked_frame *f, samite_error *err);
+/* Nothing to do when the frame has no drafts. write: memories too; else trackers_write must follow before the next
+ * frame. */
+int  tracker_settle(tracker *t, const tracked_frame *f, bool write, samite_error *err);
 /* *out: the moment of that frame, borrowed from the bank. A prompted frame gives what it has; SAMITE_USAGE when nothing
  * was prompted yet. */
 int  tracker_step(tracker *t, const tracked_frame *f, const moment **out, samite_error *err);

@@ -130,7 +130,7 @@ static int settle_object(const tracker *t, moment *m, int object, int side, sami
     return 0;
 }
 
-int tracker_settle(tracker *t, const tracked_frame *f, samite_error *err)
+int tracker_settle(tracker *t, const tracked_frame *f, bool write, samite_error *err)
 {
     if (!tracker_has_drafts(t, f->frame))
         return 0;
@@ -140,7 +140,7 @@ int tracker_settle(tracker *t, const tracked_frame *f, samite_error *err)
     int code = 0;
     for (int i = 0; i < t->bank.objects && !code; i++)
         code = settle_object(t, m, i, (int)f->image->fine0->dim[0], err);
-    if (!code)
+    if (!code && write)
         code = write_settled(t, f, m, err);
     if (!code)
         code = bank_put(&t->bank, m, true, err);

@@ -224,6 +224,31 @@ static __attribute__((noinline)) void weigh_panel(uint32_t *p, float *sums, cons
     }
 }
 
+/* Sixteen bf16 numbers as f32. */
+INLINE vec widen(const void *from)
+{
+    __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+
+/* The same for a panel with only `count` keys: others weigh nothing. */
+static void weigh_part(uint32_t *p, float *sums, const float *low, const uint32_t *q, const uint32_t *panel,
+                       int64_t pairs, int64_t count)
+{
+    float unused[TILE_ROWS * VL] __attribute__((aligned(64))) = {0};
+
+    weigh_panel(p, unused, low, q, panel, pairs);
+    for (int r = 0; r < TILE_ROWS; r++) {
+        uint16_t *row = (uint16_t *)(void *)(p + r * ROW / 2);
+        vec all = v_load(sums + r * VL);
+        memset(row + count, 0, (size_t)(PANEL - count) * sizeof *row);
+        for (int64_t j = 0; j < PANEL; j += VL)
+            all = v_add(all, widen(row + j));
+        v_store(sums + r * VL, all);
+    }
+}
+
 /* Puts minus the bound of each query into w->top. false: there is none, or it is too large. */
 static bool find_bounds(workspace *w, const task *t)
 {
@@ -231,19 +256,32 @@ static bool find_bounds(workspace *w, const task *t)
     const float *lengths = (const float *)t->keys + t->l->slice_floats - t->l->length_floats;
     float key = 0, q[ATTENTION_MAX_DIM];
 
-    if (a->causal || a->key_mask || a->bias_x || a->nk % PANEL)
+    if (a->causal || a->key_mask || a->bias_x)
         return false;
-    for (int64_t i = 0; i < a->nk / PANEL; i++)
+    for (int64_t i = 0; i < (a->nk + PANEL - 1) / PANEL; i++)
         key = larger(key, lengths[i]);
     for (int64_t r = 0; r < t->padded; r++) {
         for (int64_t d = 0; d < a->dim; d += VL)
-            v_store(q + d, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(
-                               (const __m256i *)(const void *)(w->q + (r * a->dim + d) / 2))), 16)));
+            v_store(q + d, widen(w->q + (r * a->dim + d) / 2));
         w->top[r] = -1.01f * sqrtf(key * squared_length(q, a->dim));
         if (!(w->top[r] > -BOUND_MOST))
             return false;
     }
     return true;
+}
+
+/* Weights of all queries of the task for `count` keys of one panel, which stand from column `at` on. */
+static void weigh_rows(workspace *w, const task *t, const uint32_t *panel, int64_t at, int64_t count)
+{
+    int64_t pairs = t->a->dim / 2;
+
+    for (int64_t r = 0; r < t->padded; r += TILE_ROWS) {
+        uint32_t *p = w->p + (r * ROW + at) / 2, *q = w->q + r * pairs;
+        if (count == PANEL)
+            weigh_panel(p, w->tops + r * VL, w->top + r, q, panel, pairs);
+        else
+            weigh_part(p, w->tops + r * VL, w->top + r, q, panel, pairs, count);
+    }
 }
 
 /* false: not done. */
@@ -262,9 +300,7 @@ static bool attend_bounded(workspace *w, const task *t)
     for (int64_t first = 0; first < nk; first += KEYS) {
         int64_t n = least(KEYS, nk - first);
         for (int64_t at = 0; at < n; at += PANEL)
-            for (int64_t r = 0; r < t->padded; r += TILE_ROWS)
-                weigh_panel(w->p + (r * ROW + at) / 2, sums + r * VL, w->top + r, w->q + r * pairs,
-                            (const uint32_t *)t->keys + (first + at) * pairs, pairs);
+            weigh_rows(w, t, (const uint32_t *)t->keys + (first + at) * pairs, at, least(PANEL, n - at));
         gather_values(w, t, (const uint32_t *)t->values + first / 2 * t->l->width, n);
     }
     for (int64_t r = 0; r < t->padded; r++) {
