@@ -17,10 +17,13 @@
 #define DEEP_RELATIVE    2e-3
 #define DEEP_COSINE      0.9999
 #define DEEP_BLOCKS      16
-/* In bf16 single values may be far off; the direction of a tensor may not. */
+/* In bf16 single values may be far off; the direction of a tensor may not. What later parts start from is held tighter. */
 #define BF16_RELATIVE    1.0
 #define BF16_COSINE      0.9995
+#define BF16_DEEP_START  0.9999
 #define INT8_COSINE      0.99
+#define INT8_NECKS       0.9996
+#define INT8_BOXES       0.01
 #define SAME_SIDE        0.98
 
 #define MAX_FILES 16
@@ -137,13 +140,35 @@ static int align_folder(aligner *a, samite_model *m, samite_error *err)
 
 static void set_tolerance(aligner *a, const samite_model *m)
 {
-    bool deep = m && m->n->net->c.vit_depth > DEEP_BLOCKS, exact = !m || m->n->type == GEMM_F32;
-    bool int8 = !exact && m->n->type == GEMM_INT8;
-    double relative = exact ? deep ? DEEP_RELATIVE : SHALLOW_RELATIVE : BF16_RELATIVE;
-    double cosine = exact ? deep ? DEEP_COSINE : SHALLOW_COSINE : int8 ? INT8_COSINE : BF16_COSINE;
+    a->type = m ? m->n->type : GEMM_F32;
+    a->deep = m && m->n->net->c.vit_depth > DEEP_BLOCKS;
+    bool exact = a->type == GEMM_F32;
+    double relative = exact ? a->deep ? DEEP_RELATIVE : SHALLOW_RELATIVE : BF16_RELATIVE;
+    double cosine = a->type == GEMM_INT8 ? INT8_COSINE : a->type == GEMM_BF16 ? BF16_COSINE
+                  : a->deep ? DEEP_COSINE : SHALLOW_COSINE;
+    a->by_part = !exact && !(a->o->min_cosine > 0);
     a->min_side = exact ? 0 : SAME_SIDE;
     a->max_relative = a->o->max_relative > 0 ? a->o->max_relative : relative;
     a->min_cosine = a->o->min_cosine > 0 ? a->o->min_cosine : cosine;
+}
+
+double align_least_cosine(const aligner *a, const char *name)
+{
+    bool neck = starts_with(name, "neck.") || starts_with(name, "tracker_neck.");
+    if (!a->by_part || a->decided)
+        return a->min_cosine;
+    if (a->type == GEMM_INT8 && neck)
+        return INT8_NECKS;
+    if (a->type == GEMM_BF16 && a->deep && (neck || starts_with(name, "text.")))
+        return BF16_DEEP_START;
+    return a->min_cosine;
+}
+
+double align_most_difference(const aligner *a, const char *name)
+{
+    if (!a->by_part || a->type != GEMM_INT8 || !ends_with(name, "boxes"))
+        return 0;
+    return INT8_BOXES * (ends_with(name, "final_boxes") ? a->side : 1);
 }
 
 int samite_align(samite_model *m, const samite_align_options *options, samite_align_summary *out, samite_error *err)

@@ -14,6 +14,10 @@ typedef struct aligner {
     const samite_align_options *o;
     samite_align_summary *summary;
     double      max_relative, min_cosine;
+    gemm_type   type;               /* of the model that is compared */
+    bool        deep;               /* it has as many blocks as the official one */
+    bool        by_part;            /* in bf16 and int8, unless the caller chose: see align_least_cosine */
+    double      side;               /* longer side of the reference's picture in pixels; 0 = unknown */
     double      min_side;           /* in bf16 and int8, of decided masks: share of values on the same side of 0
                                        that is enough; else 0 */
     bool        decided;            /* what is compared now is such a mask */
@@ -30,6 +34,10 @@ void align_tensor(aligner *a, const char *name, const float *ours, int axes, con
 void align_decided(aligner *a, const char *name, const float *ours, int axes, const int64_t *dim);
 /* The same with the other values at hand: both [n]. */
 void align_values(aligner *a, const char *name, const float *ours, const float *theirs, int64_t n);
+/* Bounds of low precision for the tensor of that name, which is part of the network's result or on the way to one: the
+ * least cosine, and the largest difference of its values (0: none; boxes in int8 may be off by 1 % of the side). */
+double align_least_cosine(const aligner *a, const char *name);
+double align_most_difference(const aligner *a, const char *name);
 /* Index of a reference tensor, or -1. */
 int64_t align_find(const aligner *a, const char *name);
 /* Reports one row and counts it. */

@@ -110,7 +110,9 @@ static void compare_values(aligner *a, const char *name, const float *ours, cons
     samite_compared row = {.name = name, .max_difference = difference, .note = finite ? "" : "not finite"};
     row.relative = most > 0 ? difference / most : difference;
     row.cosine = aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : aa == bb;
-    row.within = finite && row.relative <= a->max_relative && row.cosine >= a->min_cosine;
+    double most_difference = align_most_difference(a, name);
+    row.within = finite && row.relative <= a->max_relative && row.cosine >= align_least_cosine(a, name) &&
+                 (most_difference == 0 || difference <= most_difference);
     char note[64];
     if (a->decided && finite && n > 0) {
         double share = (double)same_side / (double)n;

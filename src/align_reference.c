@@ -216,7 +216,7 @@ static int run_case(listener *l, samite_image *im, const char *title, const json
 
 /* ---- the folder ---- */
 
-static int read_picture(samite_image *im, const aligner *a, samite_error *err)
+static int read_picture(samite_image *im, aligner *a, samite_error *err)
 {
     char *path = path_join(a->o->reference, "scene.png");
     pixels p;
@@ -227,6 +227,7 @@ static int read_picture(samite_image *im, const aligner *a, samite_error *err)
         return code;
     im->width = p.width;
     im->height = p.height;
+    a->side = p.width > p.height ? p.width : p.height;
     code = preprocess(im->input, &p, im->model->n->net->c.image, err);
     pixels_free(&p);
     return code;
