@@ -12,7 +12,7 @@ typedef struct bench_settings {
     engine_settings engine;
     const char     *image, *text, *compare, *timeline;
     int             repeats;
-    bool            json, profile;
+    bool            json, profile, prompts;
 } bench_settings;
 
 #define AT(member) offsetof(bench_settings, member)
@@ -25,6 +25,8 @@ static const option options[] = {
      .help = "the same as --precision", .choices = "f32|bf16|int8|auto"},
     {"--profile", 0, OPTION_FLAG, AT(profile), NULL, .help = "also the time of every kind of op and layer"},
     {"--timeline", 0, OPTION_TEXT, AT(timeline), "FILE", .help = "the profile as an HTML page"},
+    {"--prompts", 0, OPTION_FLAG, AT(prompts), NULL,
+     .help = "instead: first, second, identical and vain prompts on one picture"},
     {"--compare", 0, OPTION_TEXT, AT(compare), "FILE", .help = "beside an earlier run's --json"},
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "JSON on standard output"},
     ENGINE_OPTIONS(bench_settings),
@@ -128,6 +130,34 @@ static int tell(const samite_timing *t, const bench_settings *s, const char *mod
     return code;
 }
 
+static json_t *prompts_json(const samite_prompt_timing *t, const char *precision)
+{
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "precision", precision, "first", json_number(t->first), "second",
+                     json_number(t->second), "identical", json_number(t->identical), "found", json_number(t->found),
+                     "nothing", json_number(t->nothing));
+}
+
+static int bench_prompts(samite_model *m, const samite_pixels *pixels, const bench_settings *s, samite_error *err)
+{
+    samite_prompt_timing t;
+    int code = samite_bench_prompts(m, pixels, s->repeats, &t, err);
+    progress_end();
+    if (code)
+        return code;
+    if (s->json)
+        return print_document(prompts_json(&t, s->engine.precision ? s->engine.precision : "default"), err);
+    printf("  %-44s %10s\n", "prompt, best of the repeats", "seconds");
+    printf("  %-44s %10.4f\n", "first: picture and words, to 5 masks", t.first);
+    printf("  %-44s %10.4f %6.2f %% less than the first\n", "second: other new words", t.second,
+           100 * (1 - t.second / t.first));
+    printf("  %-44s %10.6f %6.2f %% less than the second\n", "identical to the second", t.identical,
+           100 * (1 - t.identical / t.second));
+    printf("  %-44s %10.4f\n", "known words, 5 masks", t.found);
+    printf("  %-44s %10.4f %6.2f %% less than with masks\n", "known words, nothing found", t.nothing,
+           100 * (1 - t.nothing / t.found));
+    return SAMITE_OK;
+}
+
 static int bench(const bench_settings *s, samite_error *err)
 {
     samite_pixels pixels = {0};
@@ -140,12 +170,14 @@ static int bench(const bench_settings *s, samite_error *err)
     bool made_up = !s->image;
     if (!code)
         code = open_model(&m, &s->engine, err);
-    if (!code)
+    if (!code && s->prompts)
+        code = bench_prompts(m, &pixels, s, err);
+    else if (!code)
         code = samite_bench(m, &pixels, s->text, s->repeats, &t, err);
     progress_end();
-    if (!code)
+    if (!code && !s->prompts)
         code = tell(&t, s, model, err);
-    if (!code && !s->json && (s->profile || s->timeline))
+    if (!code && !s->prompts && !s->json && (s->profile || s->timeline))
         code = bench_profile(m, &pixels, s->text, t.gemm_rate, s->timeline, err);
     progress_end();
     if (made_up)
@@ -175,8 +207,12 @@ static const char details[] =
     "Load, image encoding, text encoding and grounding of one prompt, each the best of --repeats. \"roofline\" is the\n"
     "rate of a stage as a share of a plain matrix product's, measured in the same run.\n"
     "\n"
+    "--prompts asks as a caller does: a picture with a first prompt, a second one, the same again, and known words\n"
+    "with and without results. --size makes all of it smaller.\n"
+    "\n"
     "Examples:\n"
     "  samite bench -m formula:full\n"
+    "  samite bench -m sam3.pt --precision int8 --prompts\n"
     "  samite bench -m sam3.pt --precision int8 --profile --timeline ops.html\n"
     "  samite bench -m sam3.pt --json > before.json; samite bench -m sam3.pt --compare before.json\n"
     "  samite bench -m sam3.pt --precision bf16 --image photo.jpg --text dog --json\n";

@@ -262,6 +262,16 @@ typedef struct samite_timing {
 SAMITE_API int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text, int repeats,
                             samite_timing *out, samite_error *err);
 
+/* What prompts cost as a caller sees them, weights being ready: seconds, the best of the repeats. */
+typedef struct samite_prompt_timing {
+    double first;                      /* a picture and new words, from pixels to masks */
+    double second;                     /* other new words on it */
+    double identical;                  /* the same words again */
+    double found, nothing;             /* known words asked anew: 5 masks, and no result at all */
+} samite_prompt_timing;
+SAMITE_API int samite_bench_prompts(samite_model *m, const samite_pixels *pixels, int repeats, samite_prompt_timing *out,
+                                    samite_error *err);
+
 /* One op of a profiled pass. */
 typedef struct samite_op_time {
     const char *stage;                 /* "image_encode", "text", "ground", "masks" */

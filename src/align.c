@@ -17,7 +17,7 @@
 #define DEEP_RELATIVE    2e-3
 #define DEEP_COSINE      0.9999
 #define DEEP_BLOCKS      16
-/* In bf16 single values may be far off; the direction of a tensor may not. What later parts start from is held tighter. */
+/* In bf16 single values may be far off, the direction of a tensor not. What later parts begin with is held tighter. */
 #define BF16_RELATIVE    1.0
 #define BF16_COSINE      0.9995
 #define BF16_DEEP_START  0.9999

@@ -111,6 +111,72 @@ int samite_bench(samite_model *m, const samite_pixels *pixels, const char *text,
     return code;
 }
 
+/* ---- prompts as a caller sees them ---- */
+
+/* Seconds of one prompt; `score` above 1 keeps nothing. Negative: it failed. */
+static double prompt_once(samite_image *im, const char *said, float score, samite_error *err)
+{
+    samite_prompt p = SAMITE_PROMPT_INIT;
+    samite_result *res;
+    p.text = said;
+    p.score = score;
+    p.max_results = 5;
+    double start = seconds_now();
+    if (samite_image_segment(im, &p, &res, err))
+        return -1;
+    double spent = seconds_now() - start;
+    samite_result_free(res);
+    return spent;
+}
+
+static void take_best(double *best, double seconds)
+{
+    *best = *best > 0 && *best < seconds ? *best : seconds;
+}
+
+/* Words are numbered, so that none was heard before by this model. */
+static int prompts_once(samite_image *im, const samite_pixels *pixels, int round, samite_prompt_timing *out,
+                        samite_error *err)
+{
+    char one[48], other[48];
+    snprintf(one, sizeof one, "a yellow school bus %d", round);
+    snprintf(other, sizeof other, "the small red car %d", round);
+    double start = seconds_now();
+    int code = samite_image_replace(im, pixels, err);
+    if (code)
+        return code;
+    double first = prompt_once(im, one, 0, err), end = seconds_now();
+    double second = prompt_once(im, other, 0, err), again = prompt_once(im, other, 0, err);
+    answers_forget(im);
+    double found = prompt_once(im, one, 0, err), nothing = prompt_once(im, one, 1, err);
+    if (first < 0 || second < 0 || again < 0 || found < 0 || nothing < 0)
+        return err && err->code ? err->code : SAMITE_FAILED;
+    take_best(&out->first, end - start);
+    take_best(&out->second, second);
+    take_best(&out->identical, again);
+    take_best(&out->found, found);
+    take_best(&out->nothing, nothing);
+    return 0;
+}
+
+int samite_bench_prompts(samite_model *m, const samite_pixels *pixels, int repeats, samite_prompt_timing *out,
+                         samite_error *err)
+{
+    if (!m || !pixels || !out || repeats < 1)
+        return fail(err, SAMITE_USAGE, "samite_bench_prompts: a model, a picture and at least one repeat are needed");
+    samite_error why = {0};
+    samite_image *im;
+    *out = (samite_prompt_timing){0};
+    int code = image_new(&im, m, &why);
+    if (!code && !(code = image_prepare(im, PARTS_IMAGE | PARTS_TEXT | PARTS_GROUND | PARTS_MASKS, &why)))
+        for (int i = 0; i < repeats && !code; i++)
+            code = prompts_once(im, pixels, i, out, &why);
+    samite_image_free(im);
+    if (code && err)
+        *err = why;
+    return code;
+}
+
 /* ---- op by op ---- */
 
 typedef struct profile {

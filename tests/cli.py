@@ -759,6 +759,12 @@ class Tools(Case):
         self.assertIn("seconds", d["load"])
         self.assertIn(b"image encode", self.works("bench", "--repeats", "1").stdout)
 
+    def test_bench_prompts(self):
+        d = json.loads(self.works("bench", "--prompts", "--json", "--repeats", "2").stdout)
+        self.assertEqual(sorted(d), ["first", "found", "identical", "nothing", "precision", "second"])
+        self.assertTrue(all(0 < d[k] < 100 for k in d if k != "precision"), d)
+        self.assertIn(b"nothing found", self.works("bench", "--prompts", "--repeats", "1").stdout)
+
     def test_bench_profile(self):
         page, old = self.path("ops.html"), self.path("before.json")
         said = self.works("bench", "--repeats", "1", "--precision", "int8", "--profile", "--timeline", page).stdout
