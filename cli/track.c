@@ -47,6 +47,7 @@ static const option options[] = {
      .help = "frames a result waits, so that false objects are never shown (default: 15; 0: none)", .least = 0,
          .most = 1000},
     {"--official", 0, OPTION_FLAG, AT(official), NULL, .help = "repeat the official program, errors included"},
+    {"--skip-bad", 0, OPTION_FLAG, AT(skip_bad), NULL, .help = "leave pictures of a folder out that cannot be read"},
     {"--no-rotation", 0, OPTION_FLAG, AT(no_rotation), NULL, .help = "take frames as stored, not upright"},
     {"--out", 'o', OPTION_TEXT, AT(out), "DIR", .help = "write tracks.json (COCO video form) into DIR"},
     {"--format", 0, OPTION_CALL, AT(formats), "LIST", .parse = parse_formats,
@@ -69,6 +70,11 @@ typedef struct tracking {
     track_output    out;
     int64_t         last;          /* frame to stop at */
 } tracking;
+
+unsigned track_clip_flags(const track_settings *s)
+{
+    return (s->no_rotation ? SAMITE_NO_EXIF : 0u) | (s->skip_bad ? SAMITE_SKIP_BAD : 0u);
+}
 
 bool track_turns(const track_settings *s)
 {
@@ -203,7 +209,8 @@ static int go_backward(tracking *t, int64_t first, samite_error *err)
         int got = samite_clip_read(t->clip, f, &px, &found, &time, err);
         if (got != 1)
             return got ? got : fail(err, SAMITE_INPUT, "frame %lld cannot be read again", (long long)f);
-        code = push_frame(t, &px, f, time, err);
+        if (found == f)            /* else it was left out */
+            code = push_frame(t, &px, f, time, err);
         samite_pixels_free(&px);
     }
     return code;
@@ -261,7 +268,7 @@ static int open_all(tracking *t, const char *source, samite_error *err)
     samite_video_options o = video_options(t->s);
     int code = check_settings(t->s, err);
     if (!code)
-        code = samite_clip_open(&t->clip, source, t->s->no_rotation ? SAMITE_NO_EXIF : 0, err);
+        code = samite_clip_open(&t->clip, source, track_clip_flags(t->s), err);
     if (code)
         return code;
     samite_clip_describe(t->clip, &info);
@@ -281,7 +288,7 @@ static void tell_damage(const tracking *t, const char *source)
     samite_clip_info info = {.size = sizeof info};
     samite_clip_describe(t->clip, &info);
     if (info.damage && !t->s->engine.quiet)
-        say("%s: %s; frames up to there were used", source, info.damage);
+        say("%s: %s", source, info.damage);
 }
 
 static void tell_speed(const tracking *t, double seconds)

@@ -36,11 +36,13 @@ typedef struct track_settings {
     int         from, to, stride, start, max_objects, detect_every, delay;
     uint64_t    object_memory;
     unsigned    formats;           /* FORMAT_...; 0: none */
-    bool        labels, official, no_rotation, no_json;
+    bool        labels, official, no_rotation, no_json, skip_bad;
 } track_settings;
 
 /* Do frames come in another order than that of the video? */
 bool track_turns(const track_settings *s);
+/* How its video is opened. */
+unsigned track_clip_flags(const track_settings *s);
 
 int parse_ask_point(void *to, const char *name, const char *value, samite_error *err);
 int parse_ask_box(void *to, const char *name, const char *value, samite_error *err);

@@ -171,7 +171,7 @@ static int write_late(track_output *o, samite_error *err)
     overlay *v = &o->over;
     samite_clip *clip = NULL;
     qsort(v->spooled, (size_t)v->spooled_count, sizeof *v->spooled, by_frame);
-    int code = samite_clip_open(&clip, o->source, o->s->no_rotation ? SAMITE_NO_EXIF : 0, err);
+    int code = samite_clip_open(&clip, o->source, track_clip_flags(o->s), err);
     if (!code)
         code = draw_spooled(o, clip, err);
     samite_clip_free(clip);

@@ -737,11 +737,14 @@ typedef struct samite_clip_info {
     const char *codec;                 /* borrowed */
     const char *damage;                /* what is wrong with the data so far, or NULL; borrowed */
 } samite_clip_info;
-/* flags: SAMITE_NO_EXIF takes frames as stored, not upright. */
+/* flags: SAMITE_NO_EXIF takes frames as stored, not upright; SAMITE_SKIP_BAD leaves pictures of a folder out that cannot
+ * be read, the others keep their numbers (`damage` tells). */
+enum { SAMITE_SKIP_BAD = 2 };
 SAMITE_API int  samite_clip_open(samite_clip **out, const char *path, unsigned flags, samite_error *err);
 SAMITE_API void samite_clip_describe(const samite_clip *c, samite_clip_info *out);
 /* Frame `index`, or the next one for -1. 1: *out is yours to free; 0: there is none; negative: an error. Files are read
- * forward, or one by one backward from where they were read to. */
+ * forward, or one by one backward from where they were read to. *found is larger than asked for where frames were left
+ * out. */
 SAMITE_API int  samite_clip_read(samite_clip *c, int64_t index, samite_pixels *out, int64_t *found, double *time,
                                  samite_error *err);
 SAMITE_API void samite_clip_free(samite_clip *c);

@@ -24,7 +24,8 @@ int samite_clip_open(samite_clip **out, const char *path, unsigned flags, samite
     *out = NULL;
     if (!c)
         return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", path);
-    int code = video_open(&c->v, path, &(video_reader_options){.skip_rotation = flags & SAMITE_NO_EXIF}, err);
+    video_reader_options o = {.skip_rotation = flags & SAMITE_NO_EXIF, .skip_bad = flags & SAMITE_SKIP_BAD};
+    int code = video_open(&c->v, path, &o, err);
     if (code)
         free(c);
     else

@@ -61,6 +61,7 @@ def main():
         lines, _ = run(0, FRAMES, *BOX, "--remove", "3:0", "--delay", "0", "--to", "5")
         assert lines[5]["objects"] == []
         no_waiting()
+        damaged(work)
         overlays(work, movie)
         refused(work, movie)
         interrupted(work)
@@ -73,6 +74,30 @@ def no_waiting():
     assert [[o["id"] for o in line["objects"]] for line in lines] == [[], [0, 7], [0, 7]], lines
     lines, _ = run(0, FRAMES, "--text", "person", "--score", "1", "--to", "2")
     assert [line["objects"] for line in lines] == [[], [], []]
+
+
+def damaged(work):
+    """A picture that cannot be read ends a folder, or is left out; a cut stream is told, and its frames are used."""
+    frames = os.path.join(work, "frames")
+    os.mkdir(frames)
+    for i in range(6):
+        shutil.copy(os.path.join(FRAMES, "%05d.png" % i), frames)
+    with open(os.path.join(frames, "00003.png"), "r+b") as f:
+        f.truncate(200)
+    ask = ("track", frames, *BOX, "--delay", "0", *MODEL[:-1])
+    p = subprocess.run([SAMITE, *ask], capture_output=True, text=True)
+    assert p.returncode == 3 and len(p.stdout.splitlines()) == 3 and "00003.png" in p.stderr, p.stderr
+    p = subprocess.run([SAMITE, *ask, "--skip-bad"], capture_output=True, text=True)
+    assert p.returncode == 0 and "left out" in p.stderr and "00003.png" in p.stderr, p.stderr
+    assert numbers(map(json.loads, p.stdout.splitlines())) == [0, 1, 2, 4, 5]
+    over = os.path.join(work, "skip.avi")
+    lines, _ = run(0, frames, *BOX, "--delay", "0", "--skip-bad", "--direction", "both", "--overlay", over)
+    assert numbers(lines) == [1, 2, 4, 5, 0], numbers(lines)
+    run(3, frames, "--box", "3:5,5,40,40", "--skip-bad", "--no-json")
+    whole = b"YUV4MPEG2 W32 H16 F10:1 Ip A1:1 C420jpeg\n" + 2 * (b"FRAME\n" + bytes(32 * 16 * 3 // 2))
+    p = subprocess.run([SAMITE, "track", "-", "--box", "0:2,2,20,12", "--delay", "0", *MODEL[:-1]], capture_output=True,
+                       input=whole[:-10])
+    assert p.returncode == 0 and len(p.stdout.splitlines()) == 1 and b"not whole" in p.stderr, p.stderr
 
 
 def overlays(work, movie):

@@ -1,4 +1,5 @@
 /* video_files.c - what comes as a video: rates, rotation, odd and broken files, folders, pipes, cameras. */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <libavformat/avformat.h>
 #include <libavutil/display.h>
@@ -130,7 +132,7 @@ static void refused(const char *path, int code, const char *says)
         fail_msg("\"%s\" does not say \"%s\" in one line", e.text, says);
 }
 
-/* Reads to the end; every frame has the size of the first. Returns how many there were. */
+/* Reads to the end; every frame has that size (0: any). Returns how many there were. */
 static int count_frames(samite_clip *c, int width, int height)
 {
     samite_pixels p;
@@ -139,7 +141,7 @@ static int count_frames(samite_clip *c, int width, int height)
     double time, last = -1;
     while ((code = samite_clip_read(c, -1, &p, &found, &time, NULL)) == 1) {
         assert_int_equal(found, n++);
-        assert_true(p.width == width && p.height == height);
+        assert_true(!width || (p.width == width && p.height == height));
         assert_true(time >= last);
         last = time;
         samite_pixels_free(&p);
@@ -237,6 +239,59 @@ static void broken_files(void **state)
     free(data);
 }
 
+/* What is wrong with a file that was read to its end, or NULL. */
+static const char *read_damage(const char *path, int least, int most)
+{
+    static char text[256];
+    samite_clip *c = open_clip(path, 0);
+    int n = count_frames(c, 0, 0);
+    if (n < least || n > most)
+        fail_msg("%s: %d frames, expected %d to %d", path, n, least, most);
+    const char *d = damage_of(c);
+    snprintf(text, sizeof text, "%s", d ? d : "");
+    samite_clip_free(c);
+    return d ? text : NULL;
+}
+
+static void no_damage(const char *path, int frames)
+{
+    const char *d = read_damage(path, frames, frames);
+    if (d)
+        fail_msg("%s: %s", path, d);
+}
+
+/* The first `size` bytes of a file are read up to where they go, and what is missing is told. */
+static void cut_is_told(const char *data, size_t size, const char *ending, int most)
+{
+    char file[32];
+    snprintf(file, sizeof file, "cut%s", ending);
+    write_file(in_folder(file), data, size);
+    if (!read_damage(name, 0, most))
+        fail_msg("%s: %zu bytes, and nothing is told", file, size);
+}
+
+static void cut_containers(void **state)
+{
+    static const char *const ending[] = {".avi", ".mkv", ".ts"};
+    double times[12];
+    size_t size;
+    for (int i = 0; i < 12; i++)
+        times[i] = 0.1 * i;
+    make_movie(in_folder("long.mp4"), WIDTH, HEIGHT, times, 12);
+    no_damage(name, 12);
+    for (int i = 0; i < 3; i++) {
+        char file[32];
+        snprintf(file, sizeof file, "long%s", ending[i]);
+        make_movie(in_folder(file), WIDTH, HEIGHT, times, 12);
+        no_damage(name, 12);
+        char *data = read_file(name, &size);
+        const char *frames = memmem(data, size, "movi", 4);     /* behind an AVI file's long head */
+        size_t head = frames ? (size_t)(frames - data) : 0;
+        cut_is_told(data, head + (size - head) / 2 + 1, ending[i], 11);
+        free(data);
+    }
+}
+
 /* ---- folders ---- */
 
 static void write_ppm(const char *path, int width, int height, int value)
@@ -247,6 +302,29 @@ static void write_ppm(const char *path, int width, int height, int value)
     for (int i = 0; i < 3 * width * height; i++)
         fputc(value, f);
     fclose(f);
+}
+
+/* Of seven pictures the third cannot be read: the others keep their numbers, in both directions. */
+static void left_out(const char *list)
+{
+    samite_clip *c = open_clip(list, SAMITE_SKIP_BAD);
+    samite_pixels p;
+    int64_t found;
+    for (int i = 0; i < 7; i++) {
+        if (i == 2)
+            continue;
+        assert_int_equal(samite_clip_read(c, -1, &p, &found, NULL, NULL), 1);
+        assert_int_equal(found, i);
+        samite_pixels_free(&p);
+    }
+    assert_int_equal(samite_clip_read(c, -1, &p, &found, NULL, NULL), 0);
+    for (int i = 6; i >= 0; i--) {
+        assert_int_equal(samite_clip_read(c, i, &p, &found, NULL, NULL), 1);
+        assert_int_equal(found, i == 2 ? 3 : i);
+        samite_pixels_free(&p);
+    }
+    assert_non_null(strstr(damage_of(c), "3.png"));
+    samite_clip_free(c);
 }
 
 static void folders(void **state)
@@ -285,6 +363,7 @@ static void folders(void **state)
     assert_int_equal(samite_clip_read(c, -1, &p, NULL, NULL, &e), SAMITE_INPUT);
     assert_non_null(strstr(e.text, "3.png"));
     samite_clip_free(c);
+    left_out(list);
 }
 
 /* ---- without a container ---- */
@@ -304,35 +383,52 @@ static void bare_frames(void **state)
     assert_int_equal(frames_of(name, 16, 8), 3);
     write_file(in_folder("cut.y4m"), data, at - 50);
     assert_int_equal(frames_of(name, 16, 8), 2);
+    no_damage(in_folder("a.y4m"), 3);
+    cut_is_told(data, at - 50, ".y4m", 2);
+    cut_is_told(data, at - 16 * 8 * 3 / 2 - 3, ".y4m", 2);      /* within a frame's head */
     size_t size;
     char *jpeg = read_file(TEST_DATA "/io/jpeg_420.jpg", &size), *three = malloc(3 * size);
     for (int f = 0; f < 3; f++)
         memcpy(three + f * size, jpeg, size);
     write_file(in_folder("a.mjpeg"), three, 3 * size);
-    samite_clip *c = open_clip(name, 0);
-    samite_pixels p;
-    assert_int_equal(samite_clip_read(c, -1, &p, NULL, NULL, NULL), 1);
-    samite_pixels_free(&p);
-    samite_clip_free(c);
+    no_damage(name, 3);
+    cut_is_told(three, 3 * size - size / 3, ".mjpeg", 3);
     free(jpeg);
     free(three);
     write_file(in_folder("a.rgb"), data, 4 * 4 * 3 * 4 + 5);
     snprintf(path, sizeof path, "raw:4x4@8:%s", name);
-    c = open_clip(path, 0);
+    samite_clip *c = open_clip(path, 0);
     assert_int_equal(count_frames(c, 4, 4), 4);
     assert_non_null(damage_of(c));
     samite_clip_free(c);
 }
 
-/* A source of FFmpeg's own stands for a camera where it is built in. */
+/* Opening a camera fails with a line that holds `says`, or with the build's own remark that it has no cameras. */
+static void no_camera(const char *path, const char *says)
+{
+    samite_clip *c;
+    samite_error e = {0};
+    int code = samite_clip_open(&c, path, 0, &e);
+    const char *expected = code == SAMITE_USAGE ? "knows no device" : says;
+    if (!code || strchr(e.text, '\n') || !strstr(e.text, expected))
+        fail_msg("%s: %d, \"%s\"", path, code, e.text);
+}
+
+/* A source of FFmpeg's own stands for a camera where it is built in: the same code reads both. */
 static void cameras(void **state)
 {
     samite_clip *c;
     samite_error e = {0};
+    char path[192];
     refused("device:v4l2", SAMITE_USAGE, "device:FORMAT:NAME");
     refused("device:nothing:x", SAMITE_USAGE, "nothing");
-    if (samite_clip_open(&c, "device:v4l2:/no/such/camera", 0, &e) == 0 || e.code == 0)
-        fail_msg("a camera that is not there opened");
+    no_camera("device:v4l2:/no/such/camera", "there is no");
+    no_camera("device:v4l2:/dev/null", "is no camera");
+    write_file(in_folder("locked"), "x", 1);
+    snprintf(path, sizeof path, "device:v4l2:%s", name);
+    no_camera(path, "is no camera");
+    if (geteuid() && chmod(name, 0) == 0)
+        no_camera(path, "may not be read");
     if (samite_clip_open(&c, "device:lavfi:color=red:size=32x16:rate=10:duration=0.5", 0, &e)) {
         assert_int_equal(e.code, SAMITE_USAGE);
         skip();
@@ -340,16 +436,24 @@ static void cameras(void **state)
     samite_clip_info info = {.size = sizeof info};
     samite_clip_describe(c, &info);
     assert_false(info.seekable);
-    assert_int_equal(count_frames(c, 32, 16), 5);
+    samite_pixels p;
+    assert_int_equal(samite_clip_read(c, -1, &p, NULL, NULL, NULL), 1);
+    assert_true(p.rgb[0] > 200 && p.rgb[1] < 60 && p.rgb[2] < 60);
+    samite_pixels_free(&p);
     samite_clip_free(c);
+    samite_clip_open(&c, "device:lavfi:testsrc=size=32x16:rate=10:duration=0.5", 0, NULL);
+    assert_int_equal(count_frames(c, 32, 16), 5);
+    assert_null(damage_of(c));
+    samite_clip_free(c);
+    refused("device:lavfi:no_such_filter=1", SAMITE_INPUT, "no_such_filter");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variable_rate), cmocka_unit_test(rotation), cmocka_unit_test(sizes_and_lengths),
-        cmocka_unit_test(broken_files), cmocka_unit_test(folders), cmocka_unit_test(bare_frames),
-        cmocka_unit_test(cameras),
+        cmocka_unit_test(broken_files), cmocka_unit_test(cut_containers), cmocka_unit_test(folders),
+        cmocka_unit_test(bare_frames), cmocka_unit_test(cameras),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -4,10 +4,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "io/preprocess.h"
@@ -31,14 +34,32 @@ static void folder_close(video_reader *v)
     free(f);
 }
 
+/* Goes on behind a picture that cannot be read, and notes why. true. */
+static bool leave_out(video_reader *v, samite_error *why)
+{
+    if (v->next >= v->skipped_to && ++v->skipped > 1)
+        video_note(v, "%d pictures that cannot be read were left out", v->skipped);
+    else if (v->skipped == 1)
+        video_note(v, "a picture was left out: %s", why->text);
+    v->skipped_to = v->next + 1 > v->skipped_to ? v->next + 1 : v->skipped_to;
+    *why = (samite_error){0};
+    v->next++;
+    return true;
+}
+
 static int folder_next(video_reader *v, video_frame *out, samite_error *err)
 {
     folder *f = v->inside;
     image_options o = IMAGE_OPTIONS_INIT;
+    samite_error own = {0}, *why = err ? err : &own;
     o.apply_exif = !v->options.skip_rotation;
-    if ((size_t)v->next >= f->count)
-        return 0;
-    int code = image_read(&out->picture, f->name[v->next], &o, err);
+    int code = 0;
+    do {
+        if ((size_t)v->next >= f->count)
+            return 0;
+        code = image_read(&out->picture, f->name[v->next], &o, why);
+    } while (code == SAMITE_INPUT && v->options.skip_bad && leave_out(v, why));
+    out->index = v->next;
     out->time = v->facts.rate > 0 ? (double)v->next / v->facts.rate : 0;
     return code ? code : 1;
 }
@@ -132,7 +153,7 @@ static int raw_next(video_reader *v, video_frame *out, samite_error *err)
     if (ferror(r->file))
         return fail(err, SAMITE_INPUT, "%s: cannot be read: %s", v->path, strerror(errno));
     if (got)
-        snprintf(v->damage, sizeof v->damage, "the last frame has %zu of %zu bytes", got, bytes);
+        video_note(v, "the last frame has %zu of %zu bytes; frames up to there were used", got, bytes);
     return 0;
 }
 
@@ -164,6 +185,28 @@ static int open_raw(video_reader *v, const char *what, samite_error *err)
 
 /* ---- opening ---- */
 
+/* Why a camera that is a file did not open; FFmpeg's words stay where nothing better is known. */
+static int explain_device(const video_reader *v, const char *name, samite_error *err)
+{
+    struct stat st;
+    if (name[0] != '/')
+        return SAMITE_INPUT;
+    if (stat(name, &st) != 0)
+        return errno == EACCES ? fail(err, SAMITE_INPUT, "%s: %s may not be read: %s", v->path, name, strerror(errno))
+             : fail(err, SAMITE_INPUT, "%s: there is no %s: is the camera plugged in, and its number right?", v->path,
+                    name);
+    if (access(name, R_OK | W_OK) != 0)
+        return fail(err, SAMITE_INPUT, "%s: %s may not be read: cameras are often for members of the group 'video'",
+                    v->path, name);
+    int file = open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 && errno == EBUSY)
+        return fail(err, SAMITE_INPUT, "%s: another program has %s", v->path, name);
+    if (file >= 0)
+        close(file);
+    return S_ISCHR(st.st_mode) && strstr(name, "video") ? SAMITE_INPUT
+         : fail(err, SAMITE_INPUT, "%s: %s is no camera", v->path, name);
+}
+
 /* "FORMAT:NAME" */
 static int open_device(video_reader *v, const char *what, samite_error *err)
 {
@@ -174,7 +217,8 @@ static int open_device(video_reader *v, const char *what, samite_error *err)
                     v->path);
     memcpy(format, what, n);
     format[n] = '\0';
-    return video_open_stream(v, what + n + 1, format, err);
+    int code = video_open_stream(v, what + n + 1, format, err);
+    return code == SAMITE_INPUT ? explain_device(v, what + n + 1, err) : code;
 }
 
 static int open_any(video_reader *v, samite_error *err)
@@ -234,6 +278,14 @@ void video_close(video_reader *v)
 const video_facts *video_facts_of(const video_reader *v)
 {
     return &v->facts;
+}
+
+void video_note(video_reader *v, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(v->damage, sizeof v->damage, format, args);
+    va_end(args);
 }
 
 const char *video_damage(const video_reader *v)

@@ -20,6 +20,11 @@
 #define FORMATS "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,m4v,h264,hevc,ivf,obu,av1,mjpeg,flv," \
                 "ogg,asf,gif,yuv4mpegpipe,image2pipe,jpeg_pipe,png_pipe,mjpeg_2000,nut,dv,mxf,apng"
 #define MOST_BROKEN 100        /* packets in a row */
+#define MOST_PADDING 64        /* bytes behind the end of a JPEG picture */
+#define LEAST_SHARE 0.95       /* of what the file says it holds; rough declarations are common */
+
+#define BROKEN_OFF "the file breaks off; frames up to there were used"
+#define DAMAGED    "some of its data is damaged; frames may be missing or wrong"
 
 typedef struct stream {
     AVFormatContext *format;
@@ -34,6 +39,11 @@ typedef struct stream {
     int64_t         *stamp;        /* of every frame seen */
     int64_t          stamps, room;
     bool             ready;        /* after a seek: `frame` is decoded already */
+    bool             jumped;       /* not read from the beginning on: what came says nothing about the whole */
+    int64_t          packets;      /* of the video, so far */
+    int64_t          bytes;        /* of the file, up to the end of the last packet; -1: not known */
+    int64_t          reach;        /* time stamp at which the latest packet ends */
+    bool             closed;       /* the last packet ends as pictures of its kind do */
     int              broken;
 } stream;
 
@@ -145,24 +155,80 @@ static double rate_of(const stream *s)
 
 /* ---- frames ---- */
 
+static bool is_format(const stream *s, const char *name)
+{
+    return strcmp(s->format->iformat->name, name) == 0;
+}
+
+/* Does a JPEG picture reach its end marker? */
+static bool has_end(const uint8_t *data, int size)
+{
+    for (int i = size; i >= 2 && i > size - MOST_PADDING; i--)
+        if (data[i - 2] == 0xff && data[i - 1] == 0xd9)
+            return true;
+    return false;
+}
+
+/* Notes how far the file was read with this packet of the video. */
+static void measure(stream *s, const AVPacket *p)
+{
+    int64_t stamp = p->pts != AV_NOPTS_VALUE ? p->pts : p->dts;
+    s->packets++;
+    s->bytes = p->pos >= 0 ? p->pos + p->size : -1;
+    s->closed = !is_format(s, "mjpeg") || has_end(p->data, p->size);
+    if (stamp != AV_NOPTS_VALUE && stamp + p->duration > s->reach)
+        s->reach = stamp + p->duration;
+}
+
+/* Is less in the file than it says, by some frames? Frames that are not shown count as there. */
+static bool falls_short(const stream *s, double rate)
+{
+    double unit = av_q2d(s->video->time_base), slack = rate > 0 ? 2.5 / rate : 1;
+    if (s->video->nb_frames > s->packets + 1 && (double)s->packets < LEAST_SHARE * (double)s->video->nb_frames)
+        return true;
+    if (s->format->duration_estimation_method != AVFMT_DURATION_FROM_STREAM || s->format->nb_streams != 1)
+        return false;
+    double begin = s->video->start_time != AV_NOPTS_VALUE ? (double)s->video->start_time * unit : 0;
+    double length = (double)s->format->duration / AV_TIME_BASE, seen = (double)s->reach * unit - begin;
+    return seen < length - slack && seen < LEAST_SHARE * length;
+}
+
+/* At the end of the file: FFmpeg tells of most kinds of files by nothing that they were cut off. */
+static void look_at_end(video_reader *v, const stream *s)
+{
+    int64_t at = s->format->pb ? avio_tell(s->format->pb) : -1;
+    if (s->jumped || v->damage[0])
+        return;
+    if (is_format(s, "yuv4mpegpipe") && s->bytes >= 0 && at > s->bytes)
+        video_note(v, "the last frame is not whole; frames up to there were used");
+    else if (!s->closed)
+        video_note(v, "the last picture is not whole");
+    else if (is_format(s, "mpegts") && at % 188 && at % 192 && at % 204)
+        video_note(v, BROKEN_OFF);
+    else if (falls_short(s, v->facts.rate))
+        video_note(v, "it says it holds more than is there; frames up to the end were used");
+}
+
 /* Sends the next packet of the stream to the decoder. 0: go on; 1: the decoder has everything. */
 static int feed(video_reader *v, stream *s)
 {
     int code = av_read_frame(s->format, s->packet);
     if (code < 0) {
         if (code != AVERROR_EOF)
-            snprintf(v->damage, sizeof v->damage, "the file breaks off");
+            video_note(v, BROKEN_OFF);
+        look_at_end(v, s);
         avcodec_send_packet(s->codec, NULL);
         s->draining = true;
         return 1;
     }
     if (s->packet->stream_index == s->video->index) {
         if (s->packet->flags & AV_PKT_FLAG_CORRUPT)
-            snprintf(v->damage, sizeof v->damage, "the file breaks off");
+            video_note(v, BROKEN_OFF);
+        measure(s, s->packet);
         code = avcodec_send_packet(s->codec, s->packet);
         if (code < 0 && code != AVERROR(EAGAIN)) {
             s->broken++;
-            snprintf(v->damage, sizeof v->damage, "some of its data is damaged");
+            video_note(v, DAMAGED);
         }
     }
     av_packet_unref(s->packet);
@@ -176,7 +242,7 @@ static int decode(video_reader *v, stream *s)
         int code = avcodec_receive_frame(s->codec, s->frame);
         if (code >= 0) {
             if (s->frame->decode_error_flags || (s->frame->flags & AV_FRAME_FLAG_CORRUPT))
-                snprintf(v->damage, sizeof v->damage, "some of its data is damaged");
+                video_note(v, DAMAGED);
             s->broken = 0;
             return 1;
         }
@@ -185,7 +251,7 @@ static int decode(video_reader *v, stream *s)
         if (code == AVERROR(ENOMEM))
             return code;
         if (code != AVERROR(EAGAIN)) {
-            snprintf(v->damage, sizeof v->damage, "some of its data is damaged");
+            video_note(v, DAMAGED);
             if (s->draining || s->broken++ > MOST_BROKEN)
                 return 0;
         }
@@ -280,6 +346,7 @@ static int stream_next(video_reader *v, video_frame *out, samite_error *err)
 static bool jump(video_reader *v, stream *s, int64_t index)
 {
     int64_t wanted = s->stamp[index];
+    s->jumped = true;
     if (wanted == AV_NOPTS_VALUE || (index > 0 && s->stamp[index - 1] >= wanted) ||
         av_seek_frame(s->format, s->video->index, wanted, AVSEEK_FLAG_BACKWARD) < 0)
         return false;
@@ -335,6 +402,7 @@ int video_open_stream(video_reader *v, const char *url, const char *format, sami
         return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", v->path);
     av_log_set_callback(be_quiet);
     s->first = AV_NOPTS_VALUE;
+    s->closed = true;
     int code = open_container(v, s, url, format, err);
     if (!code)
         code = open_codec(v, s, err);

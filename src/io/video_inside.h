@@ -24,8 +24,13 @@ struct video_reader {
     int64_t              last_at;      /* last frame asked for by index, or -1 */
     video_frame         *kept;         /* frames decoded on the way to an earlier one */
     int                  kept_count;
+    int                  skipped;      /* pictures left out */
+    int64_t              skipped_to;   /* they lie before this one */
     char                 damage[256];
 };
+
+/* Notes what is wrong with the data, in words that video_damage gives out. */
+void video_note(video_reader *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 int video_open_stream(video_reader *v, const char *url, const char *format, samite_error *err);
 
