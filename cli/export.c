@@ -122,8 +122,6 @@ static int export_model(const export_settings *s, const char *format, samite_err
         return fail(err, SAMITE_USAGE, "--points dynamic works for onnx: give a number");
     if (s->batch && write != samite_export_onnx)
         return fail(err, SAMITE_USAGE, "--batch works for onnx");
-    if (s->check && s->batch > 1)
-        return fail(err, SAMITE_USAGE, "--check works for a batch of 1, or a dynamic one");
     if (!s->out)
         return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
     int code = parts_from(&o.parts, s->parts, err);

@@ -21,12 +21,20 @@ static char *path_of(const char *folder, export_part p)
     return path_join(folder, name);
 }
 
+/* -1: any number. Where one picture is wanted, a file for any number of them will do. */
 static bool has_dims(const onnx_value_info *v, const char *name, int axes, const int64_t *dim)
 {
     bool same = onnx_is(v->name, name) && v->axes == axes;
     for (int i = 0; i < axes && same; i++)
-        same = dim[i] < 0 || v->dim[i] == dim[i];
+        same = dim[i] < 0 || v->dim[i] == dim[i] || (dim[i] == 1 && v->dim[i] < 0);
     return same;
+}
+
+/* Files for a fixed number of pictures other than one are of no use here. */
+static int refuse_batch(const char *path, int64_t batch, samite_error *err)
+{
+    return fail(err, SAMITE_INPUT, "%s takes %lld pictures at once: export it with --batch 1 or --batch dynamic", path,
+                (long long)batch);
 }
 
 static int refuse(const char *path, const char *what, samite_error *err)
@@ -74,6 +82,8 @@ static int read_part(told *out, const char *path, export_part p, samite_error *e
         out->prompt = f.input[0].dim[1];
     else if (!code && p == EXPORT_HEAD && has_dims(&f.input[4], "text_memory_resized", 3, (int64_t[]){-1, 1, -1}))
         out->prompt = f.input[4].dim[0], out->boxes = boxes_in(&f);
+    else if (!code && f.input[0].axes && f.input[0].dim[0] > 1)
+        code = refuse_batch(path, f.input[0].dim[0], err);
     else if (!code)
         code = refuse(path, "its inputs have other shapes than expected", err);
     onnx_close(&f);

@@ -19,8 +19,74 @@ typedef struct checking {
     engine       *ours, *theirs;
     engine_tensor kept[MOST_VALUES];   /* our outputs of earlier parts, the inputs of later ones */
     int           kept_count;
+    int           pictures;            /* that the part at hand takes at once */
     samite_error *err;
 } checking;
+
+/* ---- pictures side by side ---- */
+
+/* The axis that counts pictures or prompts; -1: the same for all. */
+static int batch_axis(const char *name)
+{
+    static const char *const second[] = {"text_memory_resized", "pred_logits", "pred_boxes", "presence_logit_dec"};
+    for (size_t i = 0; i < sizeof second / sizeof *second; i++)
+        if (!strcmp(name, second[i]))
+            return 1;
+    return starts_with(name, "vision_pos_enc_") ? -1 : 0;
+}
+
+/* Bytes of what lies behind the axis for one picture, and how often that comes. */
+static size_t stretch(const engine_tensor *t, int axis, int64_t *times)
+{
+    size_t bytes = dtype_size(t->type);
+    *times = 1;
+    for (int i = 0; i < t->axes; i++) {
+        if (i < axis)
+            *times *= t->dim[i];
+        else if (i > axis)
+            bytes *= (size_t)t->dim[i];
+    }
+    return bytes;
+}
+
+/* What belongs to picture `k`; borrowed where all is the same for every picture. */
+static int take_picture(checking *c, const engine_tensor *all, int64_t k, engine_tensor *one)
+{
+    int axis = batch_axis(all->name);
+    *one = *all;
+    one->owned = false;
+    if (axis < 0 || all->dim[axis] < 2)
+        return 0;
+    int64_t dim[ENGINE_AXES], times;
+    memcpy(dim, all->dim, sizeof dim);
+    dim[axis] = 1;
+    size_t bytes = stretch(all, axis, &times);
+    *one = (engine_tensor){.name = all->name};
+    int code = engine_make(one, all->type, all->axes, dim, c->err);
+    for (int64_t i = 0; !code && i < times; i++)
+        memcpy((char *)one->data + (size_t)i * bytes,
+               (const char *)all->data + (size_t)(i * all->dim[axis] + k) * bytes, bytes);
+    return code;
+}
+
+/* Puts what belongs to picture `k` in its place; the first one makes room for all. */
+static int put_picture(checking *c, engine_tensor *all, int64_t k, const engine_tensor *one)
+{
+    int axis = batch_axis(one->name), code = 0;
+    int64_t dim[ENGINE_AXES], times;
+    memcpy(dim, one->dim, sizeof dim);
+    if (axis >= 0)
+        dim[axis] = c->pictures;
+    if (!all->data)
+        code = engine_make(all, one->type, one->axes, dim, c->err);
+    size_t bytes = stretch(one, axis, &times), n = axis < 0 ? 1 : (size_t)c->pictures;
+    for (int64_t i = 0; !code && axis >= 0 && i < times; i++)
+        memcpy((char *)all->data + ((size_t)i * n + (size_t)k) * bytes, (const char *)one->data + (size_t)i * bytes,
+               bytes);
+    if (!code && axis < 0)
+        memcpy(all->data, one->data, engine_bytes(one));
+    return code;
+}
 
 /* ---- comparing ---- */
 
@@ -81,16 +147,16 @@ static void compare_scores(checking *c, const engine_tensor *ours, const engine_
 
 static int picture(checking *c, engine_tensor *t)
 {
-    int64_t side = c->m->n->net->c.image;
-    int code = engine_make(t, DT_F32, 4, (int64_t[]){1, 3, side, side}, c->err);
+    int64_t side = c->m->n->net->c.image, pixels = side * side;
+    int code = engine_make(t, DT_F32, 4, (int64_t[]){c->pictures, 3, side, side}, c->err);
     float *p = t->data;
     uint32_t noise = 1;
-    for (int64_t i = 0; !code && c->q->picture && i < 3 * side * side; i++)
-        p[i] = c->q->picture[i % (side * side) * 3 + i / (side * side)];
-    for (int64_t i = 0; !code && !c->q->picture && i < 3 * side * side; i++) {
-        int64_t channel = i / (side * side), y = i / side % side, x = i % side;
+    for (int64_t i = 0; !code && c->q->picture && i < 3 * pixels; i++)
+        p[i] = c->q->picture[i % pixels * 3 + i / pixels];
+    for (int64_t i = 0; !code && !c->q->picture && i < 3 * pixels * c->pictures; i++) {
+        int64_t channel = i / pixels % 3, y = i / side % side, x = i % side, k = i / (3 * pixels);
         noise = noise * 1664525u + 1013904223u;
-        p[i] = 0.6f * sinf((float)(x * (channel + 1)) * 0.03f) * cosf((float)y * 0.05f) +
+        p[i] = 0.6f * sinf((float)(x * (channel + 1 + k)) * 0.03f) * cosf((float)y * 0.05f) +
                0.3f * (float)(noise >> 8) / 16777216.0f;
     }
     return code;
@@ -98,31 +164,34 @@ static int picture(checking *c, engine_tensor *t)
 
 static int words_of(checking *c, engine_tensor *t)
 {
-    const char *said = c->q->said ? c->q->said : "a brown dog";
+    static const char *const phrases[] = {"a brown dog", "red car", "the person on the left", "tree"};
     int n = c->o->prompt_length ? c->o->prompt_length : c->m->n->net->c.context;
     int32_t ids[256];
     bool cut;
     config reduced = c->m->n->net->c;
     reduced.context = n < 256 ? n : 256;
-    int count = tokenize_reduced(ids, &reduced, said, strlen(said), &cut, NULL), code;
-    if ((code = engine_make(t, DT_I64, 2, (int64_t[]){1, n}, c->err)))
-        return code;
-    for (int i = 0; i < n; i++)
-        ((int64_t *)t->data)[i] = i < count ? ids[i] : 0;
-    return 0;
+    int code = engine_make(t, DT_I64, 2, (int64_t[]){c->pictures, n}, c->err);
+    for (int k = 0; !code && k < c->pictures; k++) {
+        const char *said = c->q->said ? c->q->said : phrases[k % 4];
+        int count = tokenize_reduced(ids, &reduced, said, strlen(said), &cut, NULL);
+        for (int i = 0; i < n; i++)
+            ((int64_t *)t->data)[k * n + i] = i < count ? ids[i] : 0;
+    }
+    return code;
 }
 
-/* Two boxes, one of each kind, and the rest not there. */
+/* Two boxes, one of each kind, and the rest not there; the last of several pictures has only the first. */
 static int boxes_of(checking *c, engine_tensor *boxes, engine_tensor *labels)
 {
-    int64_t n = c->o->boxes;
-    int code = engine_make(boxes, DT_F32, 3, (int64_t[]){1, n, 4}, c->err);
+    int64_t n = c->o->boxes, all = n * c->pictures;
+    int code = engine_make(boxes, DT_F32, 3, (int64_t[]){c->pictures, n, 4}, c->err);
     if (!code)
-        code = engine_make(labels, DT_I64, 2, (int64_t[]){1, n}, c->err);
-    for (int64_t i = 0; !code && i < n; i++) {
-        const float box[] = {0.4f + 0.1f * (float)(i % 2), 0.5f, 0.3f, 0.2f + 0.2f * (float)(i % 2)};
+        code = engine_make(labels, DT_I64, 2, (int64_t[]){c->pictures, n}, c->err);
+    for (int64_t i = 0; !code && i < all; i++) {
+        bool second = i % n % 2;
+        const float box[] = {0.4f + 0.1f * second, 0.5f - 0.05f * (float)(i / n % 4), 0.3f, 0.2f + 0.2f * second};
         memcpy((float *)boxes->data + 4 * i, box, sizeof box);
-        ((int64_t *)labels->data)[i] = i == 0 ? 1 : i == 1 ? 0 : -1;
+        ((int64_t *)labels->data)[i] = i % n == 0 ? 1 : i % n == 1 && (i < n || i / n + 1 < c->pictures) ? 0 : -1;
     }
     return code;
 }
@@ -192,17 +261,23 @@ static int memory_of(checking *c, const char *name, engine_tensor *t)
     return code;
 }
 
-/* Takes an output of an earlier part; the mask has another name in the head. */
+/* Takes an output of an earlier part, of the first picture where this part takes one; the mask has another name in the
+ * head. */
 static int earlier(checking *c, const char *name, engine_tensor *t)
 {
     bool mask = !strcmp(name, "text_attention_mask_float");
     engine_tensor *k = engine_find(c->kept, c->kept_count, mask ? "text_attention_mask" : name);
     if (!k)
         return fail(c->err, SAMITE_USAGE, "the check of a part needs those that make its inputs, too: %s", name);
-    *t = *k;
+    int code = 0;
+    if (c->pictures == 1) {
+        code = take_picture(c, k, 0, t);
+    } else {
+        *t = *k;
+        t->owned = false;
+    }
     t->name = name;
-    t->owned = false;
-    return 0;
+    return code;
 }
 
 static int make_inputs(checking *c, const part_io *io, engine_tensor *in)
@@ -241,18 +316,60 @@ static int outputs_of(const checking *c, const part_io *io)
     return count_names(io->out) - (io == export_io(EXPORT_IMAGE) && !export_trunk(c->o));
 }
 
-static int compute(checking *c, engine *e, const char *path, const engine_tensor *in, int inputs, engine_tensor *out,
-                   const part_io *io)
+static void name_outputs(engine_tensor *out, const part_io *io, int outputs)
+{
+    for (int i = 0; i < outputs; i++)
+        out[i] = (engine_tensor){.name = io->out[i]};
+}
+
+static int compute_theirs(checking *c, const char *path, const engine_tensor *in, int inputs, engine_tensor *out,
+                          const part_io *io)
 {
     engine_part *p;
     int outputs = outputs_of(c, io);
-    for (int i = 0; i < outputs; i++)
-        out[i] = (engine_tensor){.name = io->out[i]};
-    int code = engine_load(&p, e, path, c->err);
+    name_outputs(out, io, outputs);
+    int code = engine_load(&p, c->theirs, path, c->err);
     if (!code) {
         code = engine_run(p, in, inputs, out, outputs, c->err);
         engine_unload(p);
     }
+    return code;
+}
+
+/* Our answer about one picture, put beside those about the others. */
+static int compute_picture(checking *c, engine_part *p, int64_t k, const engine_tensor *in, int inputs,
+                           engine_tensor *out, const part_io *io)
+{
+    engine_tensor own[MOST_VALUES] = {{0}}, one[MOST_VALUES] = {{0}};
+    int outputs = outputs_of(c, io), code = 0;
+    name_outputs(one, io, outputs);
+    for (int i = 0; i < inputs && !code; i++)
+        code = take_picture(c, &in[i], k, &own[i]);
+    if (!code)
+        code = engine_run(p, own, inputs, one, outputs, c->err);
+    for (int i = 0; i < outputs && !code; i++)
+        code = put_picture(c, &out[i], k, &one[i]);
+    for (int i = 0; i < inputs; i++)
+        engine_tensor_free(&own[i]);
+    for (int i = 0; i < outputs; i++)
+        engine_tensor_free(&one[i]);
+    return code;
+}
+
+/* Our network takes the pictures one by one. */
+static int compute_ours(checking *c, const engine_tensor *in, int inputs, engine_tensor *out, const part_io *io)
+{
+    engine_part *p;
+    int outputs = outputs_of(c, io);
+    name_outputs(out, io, outputs);
+    int code = engine_load(&p, c->ours, io->name, c->err);
+    if (code)
+        return code;
+    if (c->pictures == 1)
+        code = engine_run(p, in, inputs, out, outputs, c->err);
+    for (int64_t k = 0; c->pictures > 1 && k < c->pictures && !code; k++)
+        code = compute_picture(c, p, k, in, inputs, out, io);
+    engine_unload(p);
     return code;
 }
 
@@ -277,9 +394,9 @@ static int check_part(checking *c, const part_io *io, const char *path)
         inputs += 2;
     }
     if (!code)
-        code = compute(c, c->theirs, path, in, inputs, theirs, io);
+        code = compute_theirs(c, path, in, inputs, theirs, io);
     if (!code)
-        code = compute(c, c->ours, io->name, in, inputs, ours, io);
+        code = compute_ours(c, in, inputs, ours, io);
     for (int i = 0; i < outputs; i++) {
         if (!code)
             compare(c, io->name, &ours[i], &theirs[i]);
@@ -301,6 +418,7 @@ static int check_parts(checking *c)
     for (int p = 0; p < EXPORT_PARTS && !code; p++) {
         if (!export_wanted(c->o, p))
             continue;
+        c->pictures = p >= EXPORT_DETECTOR ? 1 : c->o->batch < 0 ? 2 : c->o->batch ? c->o->batch : 1;
         char *path = c->q->folder ? engine_part_path(c->q->folder, (export_part)p)
                                   : export_path(c->o->folder, (export_part)p);
         code =

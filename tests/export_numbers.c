@@ -143,6 +143,47 @@ static void heads_with_boxes(void **state)
     samite_model_free(m);
 }
 
+/* Several pictures at once, each with its own words and boxes: every one is answered as it would be alone. */
+static void batches_with_boxes(void **state)
+{
+    samite_export_options o = SAMITE_EXPORT_OPTIONS_INIT;
+    samite_options open = SAMITE_OPTIONS_INIT;
+    samite_error e = {0};
+    samite_model *m = open_model("formula:tiny", NULL), *parts = NULL;
+    onnx_file f;
+    open.engine = "onnxruntime";
+    for (int k = 0; k < 2; k++) {
+        seen s = {0, 0};
+        char where[64];
+        make_folder(where);
+        o.folder = where;
+        o.boxes = 2 + k;
+        o.batch = k ? -1 : 3;
+        assert_int_equal(samite_export_onnx(m, &o, &e), 0);
+        assert_int_equal(onnx_open(&f, path_of(where, "grounding_head.onnx"), &e), 0);
+        assert_int_equal(f.input[6].dim[0], o.batch);
+        assert_int_equal(f.input[6].dim[1], o.boxes);
+        assert_int_equal(f.output[2].dim[0], o.batch);
+        onnx_close(&f);
+        if (!have_runtime())
+            continue;
+        o.each = note_compared;
+        o.user = &s;
+        assert_int_equal(samite_export_check(m, &o, &e), 0);
+        assert_int_equal(s.count, 13);
+        if (k) {          /* one file for every number of pictures: of one, too */
+            o.batch = 0;
+            assert_int_equal(samite_export_check(m, &o, &e), 0);
+            assert_int_equal(samite_model_open(&parts, where, &open, &e), 0);
+            samite_model_free(parts);
+        } else {
+            assert_int_equal(samite_model_open(&parts, where, &open, &e), SAMITE_INPUT);
+            assert_non_null(strstr(e.text, "3 pictures at once"));
+        }
+    }
+    samite_model_free(m);
+}
+
 /* The parts for clicks: points, a box and a mask, with and without places that are not used. */
 static void parts_for_clicks(void **state)
 {
@@ -332,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paddle_tensor_bytes), cmocka_unit_test(paddle_files_fit_together),
         cmocka_unit_test(parts_compute_the_same), cmocka_unit_test(other_kinds), cmocka_unit_test(heads_with_boxes),
+        cmocka_unit_test(batches_with_boxes),
         cmocka_unit_test(parts_for_clicks), cmocka_unit_test(parts_for_video), cmocka_unit_test(check_notices_other_weights),
         cmocka_unit_test(pictures_come_out_the_same), cmocka_unit_test(engines_are_not_replaced_silently),
         cmocka_unit_test(parts_must_belong_together),

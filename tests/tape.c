@@ -351,6 +351,40 @@ static void many_ops(float *out, float *dx, const float *data, const float *weig
     run_close(r);
 }
 
+/* Boxes of several maps: as those of each map alone, answers and gradients. */
+static void roi_of(const float *data, int64_t maps, const float *boxes, float *out, float *dx)
+{
+    run *r = open_run(TAPE, 0);
+    tensor *x = run_input(r, data, 4, DIMS(maps, 6, 7, 8));
+    run_want_grad(r, x);
+    tensor *y = roi_align(r, x, run_input(r, boxes, 2, DIMS(2 * maps, 4)), 3);
+    memcpy(out, y->data, (size_t)tensor_count(y) * sizeof *out);
+    fill(run_seed(r, y), (size_t)tensor_count(y), 9);
+    assert_int_equal(run_backward(r, NULL, NULL), 0);
+    memcpy(dx, x->grad, (size_t)tensor_count(x) * sizeof *dx);
+    run_close(r);
+}
+
+static void test_boxes_of_maps(void **state)
+{
+    (void)state;
+    enum { MAP = 6 * 7 * 8, OUT = 2 * 9 * 8 };
+    static const float boxes[16] = {0, 0, 3, 4, 1, 2, 6, 5, 2, 1, 7, 6, 0.5f, 0.5f, 1, 1};
+    static float data[2 * MAP], out[2 * OUT], one[OUT], dx[2 * MAP], done[MAP];
+    fill(data, 2 * MAP, 3);
+    roi_of(data, 2, boxes, out, dx);
+    roi_of(data, 1, boxes, one, done);
+    assert_memory_equal(out, one, sizeof one);
+    assert_memory_equal(dx, done, sizeof done);
+    roi_of(data + MAP, 1, boxes + 8, one, done);
+    assert_memory_equal(out + OUT, one, sizeof one);
+    samite_error e;
+    run *r = open_run(RUN, 0);
+    roi_align(r, run_input(r, data, 4, DIMS(2, 6, 7, 8)), run_input(r, boxes, 2, DIMS(3, 4)), 3);
+    assert_int_equal(run_status(r, &e), SAMITE_FAILED);
+    run_close(r);
+}
+
 static void test_threads(void **state)
 {
     (void)state;
@@ -373,7 +407,7 @@ int main(void)
         cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_frozen_weights), cmocka_unit_test(test_frozen_part),
         cmocka_unit_test(test_checkpoint_wants_its_inputs), cmocka_unit_test(test_backward_refuses),
         cmocka_unit_test(test_gradients_add_up), cmocka_unit_test(test_gradient_memory),
-        cmocka_unit_test(test_packed_weights_that_learn), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_packed_weights_that_learn), cmocka_unit_test(test_boxes_of_maps), cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests_name("tape", tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ typedef enum prim {
     P_SUM,              /* n: axis, which stays with length 1 */
     P_EQUAL,            /* to bool */
     P_CAST,             /* to the type of the output */
-    P_ROI_ALIGN,        /* x [1, C, h, w], boxes [n, 4], batch ids [n] -> [n, C, s, s]; n: s */
+    P_ROI_ALIGN,        /* x [B, C, h, w], boxes [B n, 4], n of each map in turn -> [B n, C, s, s]; n: s, n */
     P_GRID_SAMPLE,      /* x [1, C, h, w], grid [1, 1, n, 2] in -1..1 -> [1, C, 1, n] */
     P_COUNT
 } prim;

@@ -122,16 +122,10 @@ void lower_window_merge(lowering *l, const op_node *n)
 
 void lower_roi_align(lowering *l, const op_node *n)
 {
-    int64_t size = ((const roi_attributes *)n->attributes)->size, count = n->out->dim[0], dim[MAX_AXES];
-    int64_t zeros[64] = {0};
-    if (count > 64) {
-        graph_fail(l->g, SAMITE_USAGE, "at most 64 example boxes can be exported");
-        return;
-    }
-    gnode roi = {.op = P_ROI_ALIGN, .inputs = 3, .n = {size}};
+    int64_t size = ((const roi_attributes *)n->attributes)->size, dim[MAX_AXES];
+    gnode roi = {.op = P_ROI_ALIGN, .inputs = 2, .n = {size, n->out->dim[0] / n->in[0]->dim[0]}};
     roi.in[0] = lower_first(l, n->in[0]);
     roi.in[1] = lower_last(l, n->in[1]);
-    roi.in[2] = graph_numbers(l->g, DT_I64, 1, &count, zeros);
     lower_bind_first(l, n->out, g_node(l->g, roi, DT_F32, 4, front_dims(n->out, dim)));
 }
 

@@ -136,28 +136,30 @@ static int labels_of(graph *g, const param *table, int labels, int64_t n)
     return g_node(g, gather, DT_F32, 2, (int64_t[]){n, table->t.dim[1]});
 }
 
-/* 1 for boxes that are not there, 0 for the token behind them: [1, n + 1]. */
-static int unused_of(graph *g, int labels, int64_t n)
+/* 1 for boxes that are not there, 0 for the token behind them: [batch, n + 1]. */
+static int unused_of(graph *g, int labels, int64_t batch, int64_t n)
 {
     static const float zero;
     int missing = graph_numbers(g, DT_I64, 1, (int64_t[]){1}, (int64_t[]){-1});
-    int unused = g_reshape(g, g_cast(g, g_binary(g, P_EQUAL, labels, missing), DT_F32), 2, (int64_t[]){1, n});
-    return g_concat2(g, unused, graph_numbers(g, DT_F32, 2, (int64_t[]){1, 1}, &zero), 1);
+    int unused = g_reshape(g, g_cast(g, g_binary(g, P_EQUAL, labels, missing), DT_F32), 2, (int64_t[]){batch, n});
+    int token = g_expand(g, graph_numbers(g, DT_F32, 2, (int64_t[]){1, 1}, &zero), 2, (int64_t[]){batch, 1});
+    return g_concat2(g, unused, token, 1);
 }
 
 /* Inputs for example boxes, and what follows from them, as values of the trace. */
 static void box_inputs(building *b, box_values *v)
 {
-    int64_t n = b->o->boxes, t = config_tokens(&b->m->c), d = b->m->c.d;
+    int64_t n = b->o->boxes, batch = b->o->batch, all = batch * n, t = config_tokens(&b->m->c), d = b->m->c.d;
     graph *g = b->g;
-    int boxes = g_reshape(g, graph_input(g, "boxes", DT_F32, 3, (int64_t[]){1, n, 4}), 2, (int64_t[]){n, 4});
-    int labels = g_reshape(g, graph_input(g, "box_labels", DT_I64, 2, (int64_t[]){1, n}), 1, &n);
-    *v = (box_values){run_input(b->r, NULL, 2, (int64_t[]){n, 4}), run_input(b->r, NULL, 2, (int64_t[]){n, 4}),
-                      run_input(b->r, NULL, 2, (int64_t[]){n, d}), run_input(b->r, NULL, 2, (int64_t[]){1, n + 1})};
+    int boxes = g_reshape(g, graph_input(g, "boxes", DT_F32, 3, (int64_t[]){batch, n, 4}), 2, (int64_t[]){all, 4});
+    int labels = g_reshape(g, graph_input(g, "box_labels", DT_I64, 2, (int64_t[]){batch, n}), 1, &all);
+    *v = (box_values){run_input(b->r, NULL, 2, (int64_t[]){all, 4}), run_input(b->r, NULL, 2, (int64_t[]){all, 4}),
+                      run_input(b->r, NULL, 2, (int64_t[]){all, d}),
+                      run_input(b->r, NULL, 2, (int64_t[]){batch, n + 1})};
     lower_bind_last(&b->l, v->boxes, boxes);
     lower_bind_last(&b->l, v->corners, corners_of(g, boxes, t));
-    lower_bind_last(&b->l, v->labels, labels_of(g, b->m->geometry.label, labels, n));
-    lower_bind_last(&b->l, v->unused, unused_of(g, labels, n));
+    lower_bind_last(&b->l, v->labels, labels_of(g, b->m->geometry.label, labels, all));
+    lower_bind_last(&b->l, v->unused, unused_of(g, labels, batch, n));
 }
 
 static void trace_head(building *b, head *out)
@@ -274,9 +276,8 @@ int export_part_graph(graph *g, const sam3 *m, export_part p, const part_options
         return fail(err, SAMITE_RESOURCE, "not enough memory to export the model");
     if (options.prompt > m->c.context || options.prompt < 3)
         return fail(err, SAMITE_USAGE, "prompts of %d tokens: expected 3 to %d", options.prompt, m->c.context);
-    if (options.boxes < 0 || options.boxes > 64 || (options.boxes && options.batch > 1))
-        return fail(err, SAMITE_USAGE, "%d example boxes with a batch of %d: expected 0 to 64 boxes, and one picture",
-                    options.boxes, options.batch);
+    if (options.boxes < 0 || options.boxes > 64)
+        return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 64", options.boxes);
     if (options.points < 1 || options.points > 64 || (p >= EXPORT_DETECTOR && options.batch > 1))
         return fail(err, SAMITE_USAGE, "%d points: expected 1 to 64, and a batch of 1", options.points);
     b.r = run_open(&(run_options){.mode = TRACE, .keep_constants = true}, err);

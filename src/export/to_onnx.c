@@ -8,9 +8,12 @@
 
 #include "formats/onnx.h"
 
+/* Constants that are no plain lists: zeros with n[1] at n[0]; n[0] times 0, then n[0] times 1, .. */
+enum { ONE_AT = -2, EACH_IN_TURN = -3 };
+
 /* A tensor of the file: a value of the graph, or a small constant made here. */
 typedef struct source {
-    int     value;           /* -1: constant */
+    int     value;           /* -1, ONE_AT, EACH_IN_TURN: constant */
     int64_t n[MAX_AXES];     /* int64 constants */
     float   f;               /* f32 constants of one element */
     bool    is_float;
@@ -292,25 +295,31 @@ static void put_max_pool2(emitter *e, const gnode *n, const char *op)
     onnx_attribute_ints(e->w, "strides", (int64_t[]){2, 2}, 2);
 }
 
+/* A free batch, as a list of one number: the first one of the first input's shape. */
+static const char *batch_size(emitter *e)
+{
+    static const char batch[] = "batch/size", whole[] = "batch/shape";
+    const char *out = whole;
+    if (e->batch_made)
+        return batch;
+    onnx_node(e->w, "Shape", whole, (const char *[]){name_of(e, e->g->input[0])}, 1, &out, 1);
+    out = batch;
+    onnx_node(e->w, "Slice", batch,
+              (const char *[]){whole, integers(e, (int64_t[]){0}, 1), integers(e, (int64_t[]){1}, 1)}, 3, &out, 1);
+    e->batch_made = true;
+    return batch;
+}
+
 /* The shape of a node's output where -1 is not allowed: with a free batch its first number comes from the first input. */
 static const char *full_shape(emitter *e, const gnode *n)
 {
-    static const char batch[] = "batch/size", whole[] = "batch/shape";
     const gvalue *y = &e->g->value[n->out];
     char name[400];
     if (dim_of(e, n->out, 0) >= 0)
         return integers(e, y->dim, y->axes);
-    if (!e->batch_made) {
-        const char *out = whole;
-        onnx_node(e->w, "Shape", whole, (const char *[]){name_of(e, e->g->input[0])}, 1, &out, 1);
-        out = batch;
-        onnx_node(e->w, "Slice", batch,
-                  (const char *[]){whole, integers(e, (int64_t[]){0}, 1), integers(e, (int64_t[]){1}, 1)}, 3, &out, 1);
-        e->batch_made = true;
-    }
     snprintf(name, sizeof name, "%s/shape", n->name);
     const char *own = own_name(e, name);
-    onnx_node(e->w, "Concat", own, (const char *[]){batch, integers(e, y->dim + 1, y->axes - 1)}, 2, &own, 1);
+    onnx_node(e->w, "Concat", own, (const char *[]){batch_size(e), integers(e, y->dim + 1, y->axes - 1)}, 2, &own, 1);
     onnx_attribute_int(e->w, "axis", 0);
     return own;
 }
@@ -365,7 +374,7 @@ static void put_pad_front(emitter *e, const gnode *n, const char *op)
     size_t used = (size_t)snprintf(name, sizeof name, "pads");
     int axes = e->g->value[n->out].axes;
     pads[n->n[0]] = n->n[1];
-    source s = {.value = -2, .n = {n->n[0], n->n[1]}};
+    source s = {.value = ONE_AT, .n = {n->n[0], n->n[1]}};
     for (int i = 0; i < 2 * axes; i++)
         used += (size_t)snprintf(name + used, sizeof name - used, "_%lld", (long long)pads[i]);
     node(e, n, op, (const char *[]){constant(e, name, DT_I64, 2 * axes, s)}, 1);
@@ -390,9 +399,32 @@ static void put_cast(emitter *e, const gnode *n, const char *op)
     onnx_attribute_int(e->w, "to", onnx_type(e->g->value[n->out].type));
 }
 
+/* The number of its map for every box: 0 .., 1 .., as many times each as a map has boxes. */
+static const char *map_numbers(emitter *e, const gnode *n)
+{
+    int64_t all = e->g->value[n->in[1]].dim[0], each = n->n[1];
+    char name[400], maps[400], column[400], rows[400];
+    const char *out = maps;
+    if (dim_of(e, n->in[1], 0) >= 0) {
+        snprintf(name, sizeof name, "map_numbers_%lld_%lld", (long long)all, (long long)each);
+        return constant(e, name, DT_I64, (int)all, (source){.value = EACH_IN_TURN, .n = {each}});
+    }
+    step(e, n, "Squeeze", "size", batch_size(e), NULL, name, sizeof name);
+    const char *from = constant(e, "integer_0", DT_I64, 0, (source){.value = -1});
+    const char *by = constant(e, "integer_1", DT_I64, 0, (source){.value = -1, .n = {1}});
+    snprintf(maps, sizeof maps, "%s/maps", n->name);
+    onnx_node(e->w, "Range", maps, (const char *[]){from, name, by}, 3, &out, 1);
+    step(e, n, "Reshape", "column", maps, integers(e, (int64_t[]){-1, 1}, 2), column, sizeof column);
+    step(e, n, "Expand", "rows", column, integers(e, (int64_t[]){1, each}, 2), rows, sizeof rows);
+    snprintf(name, sizeof name, "%s/numbers", n->name);
+    out = own_name(e, name);
+    onnx_node(e->w, "Reshape", out, (const char *[]){rows, integers(e, (int64_t[]){-1}, 1)}, 2, &out, 1);
+    return out;
+}
+
 static void put_roi_align(emitter *e, const gnode *n, const char *op)
 {
-    as_is(e, n, op);
+    node(e, n, op, (const char *[]){map_numbers(e, n)}, 1);
     onnx_attribute_text(e->w, "coordinate_transformation_mode", "output_half_pixel");
     onnx_attribute_text(e->w, "mode", "avg");
     onnx_attribute_int(e->w, "output_height", n->n[0]);
@@ -461,9 +493,12 @@ static bool fill_constant(const source *s, void *out, size_t bytes)
     } else if (s->is_float) {
         for (size_t i = 0; i < bytes / sizeof(float); i++)
             ((float *)out)[i] = s->f;
-    } else if (s->value == -2) {
+    } else if (s->value == ONE_AT) {
         memset(out, 0, bytes);
         ((int64_t *)out)[s->n[0]] = s->n[1];
+    } else if (s->value == EACH_IN_TURN) {
+        for (size_t i = 0; i < bytes / sizeof(int64_t); i++)
+            ((int64_t *)out)[i] = (int64_t)i / s->n[0];
     } else {
         memcpy(out, s->n, bytes);
     }

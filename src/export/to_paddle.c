@@ -248,10 +248,10 @@ static int put_cast(emitter *e, const gnode *n, const char *op)
     return as_is(e, n, op);
 }
 
-/* Boxes are all of the one picture: their number stands for the list of pictures. */
+/* Boxes by picture: how many each has. */
 static int put_roi_align(emitter *e, const gnode *n, const char *op)
 {
-    int count = pir_full(&e->p, DT_I32, (double)value_of_node(e, n->in[1])->dim[0], 1, (int64_t[]){1});
+    int count = pir_full(&e->p, DT_I32, (double)n->n[1], 1, value_of_node(e, n->in[0])->dim);
     pir_in(&e->p, e->id[n->in[0]]);
     pir_in(&e->p, e->id[n->in[1]]);
     pir_in(&e->p, count);

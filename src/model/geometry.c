@@ -156,10 +156,16 @@ tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, t
             token = token ? concat(r, token, embed_boxes(r, e, x, seen), 0) : embed_boxes(r, e, x, seen);
     }
     tensor *cls = run_param(r, e->cls);
-    token = token ? concat(r, token, cls, 0) : cls;
-    token = reshape(r, token, 3, (int64_t[]){1, tensor_rows(token), d});
+    bool apart = token && batch > 1;          /* every picture has examples of its own */
+    if (apart) {
+        token = reshape(r, token, 3, (int64_t[]){batch, tensor_rows(token) / batch, d});
+        token = concat(r, token, repeat(r, reshape(r, cls, 3, (int64_t[]){1, 1, d}), batch), 1);
+    } else {
+        token = token ? concat(r, token, cls, 0) : cls;
+        token = reshape(r, token, 3, (int64_t[]){1, tensor_rows(token), d});
+    }
     token = norm(r, linear(r, token, &e->final), &e->final_norm);
-    if (batch > 1 || prompts > 1)
+    if (!apart && (batch > 1 || prompts > 1))
         token = repeat(r, token, batch > 1 ? batch : prompts);
     tensor *values = reshape(r, image, 3, (int64_t[]){batch, n, d});
     tensor *keys = add(r, values, reshape(r, codes, 2, (int64_t[]){n, d}));

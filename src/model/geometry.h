@@ -29,12 +29,12 @@ typedef struct geometry_encoder {
 bool geometry_open(geometry_encoder *e, registry *g, const config *c);
 void geometry_close(geometry_encoder *e);
 
-/* Example boxes as values of the run, for exports, where numbers and labels come in later. */
+/* Example boxes as values of the run, for exports, where numbers and labels come in later; n for each of B pictures. */
 typedef struct box_values {
-    tensor *boxes;                 /* [n, 4] cx cy w h as fractions of the picture */
-    tensor *corners;               /* [n, 4] x0 y0 x1 y1 in feature pixels */
-    tensor *labels;                /* [n, d] rows of `label` */
-    tensor *unused;                /* [1, n + 1] 1 = there is no such box; NULL = all are there. The last is CLS: 0 */
+    tensor *boxes;                 /* [B n, 4] cx cy w h as fractions of the picture */
+    tensor *corners;               /* [B n, 4] x0 y0 x1 y1 in feature pixels */
+    tensor *labels;                /* [B n, d] rows of `label` */
+    tensor *unused;                /* [B, n + 1] 1 = there is no such box; NULL = all are there. The last is CLS: 0 */
 } box_values;
 
 /* Example boxes and points of one prompt; coordinates are fractions of the picture. */
@@ -49,7 +49,7 @@ typedef struct examples {
 } examples;
 
 /* image [B, t, t, d] and its position codes [t, t, d] -> [B, points + boxes + 1, d]; the last token is CLS. Examples need a
- * single picture. `prompts` above 1: that many answers to one picture, which differ by what is dropped. Notes geometry. */
+ * single picture, unless they are `values`. `prompts` above 1: that many answers to one picture, which differ by what is dropped. Notes geometry. */
 tensor *geometry_forward(run *r, const geometry_encoder *e, const examples *x, tensor *image, tensor *codes,
                          int64_t prompts);
 

@@ -135,7 +135,8 @@ tensor *resize_bilinear(run *r, tensor *x, int64_t height, int64_t width);
 /* sample.c */
 typedef struct roi_attributes { int size; } roi_attributes;
 /* Mean over sample points as torchvision's roi_align with aligned=false, scale 1, sampling_ratio 0 (adaptive).
- * x [1, H, W, C], boxes [n, 4] x0 y0 x1 y1 in feature pixels (constants) -> [n, size, size, C] */
+ * x [B, H, W, C], boxes [B n, 4] x0 y0 x1 y1 in feature pixels (constants), n of each map in turn
+ * -> [B n, size, size, C] */
 tensor *roi_align(run *r, tensor *x, tensor *boxes, int size);
 /* Bilinear, zero outside, corners not aligned: x [1, H, W, C], points [n, 2] x y in 0..1 -> [n, C] */
 tensor *point_sample(run *r, tensor *x, tensor *points);

@@ -75,7 +75,7 @@ static void roi_align_backward(run *r, const op_node *n)
 {
     tensor *x = n->in[0], *boxes = n->in[1];
     int size = ((const roi_attributes *)n->attributes)->size;
-    int64_t channels = x->dim[3];
+    int64_t channels = x->dim[3], map = x->dim[1] * x->dim[2] * x->stride, each = boxes->dim[0] / x->dim[0];
     float *dx = op_grad(r, x);
 
     for (int64_t k = 0; dx && k < boxes->dim[0]; k++) {
@@ -84,7 +84,8 @@ static void roi_align_backward(run *r, const op_node *n)
         for (int64_t p = 0; p < (int64_t)size * size; p++)
             for (int64_t i = 0; i < points; i++) {
                 taps t = bin_taps(&b, p / size, p % size, i, x);
-                taps_add(dx, n->out->grad + (k * size * size + p) * channels, 1.0f / (float)points, &t, channels);
+                taps_add(dx + k / each * map, n->out->grad + (k * size * size + p) * channels, 1.0f / (float)points, &t,
+                         channels);
             }
     }
 }
@@ -105,6 +106,7 @@ static bool boxes_are_sane(const tensor *boxes, const tensor *x)
 static void roi_align_compute(float *y, const tensor *x, const tensor *boxes, int size)
 {
     int64_t bins_in_all = boxes->dim[0] * size * size, channels = x->dim[3];
+    int64_t map = x->dim[1] * x->dim[2] * x->stride, each = bins_in_all / x->dim[0];
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < bins_in_all; k++) {
         bins b = bins_of(boxes->data + k / (size * size) * boxes->stride, size);
@@ -113,7 +115,7 @@ static void roi_align_compute(float *y, const tensor *x, const tensor *boxes, in
         memset(sum, 0, (size_t)channels * sizeof *sum);
         for (int64_t i = 0; i < points; i++) {
             taps t = bin_taps(&b, p / size, p % size, i, x);
-            taps_read(sum, x->data, &t, channels);
+            taps_read(sum, x->data + k / each * map, &t, channels);
         }
         for (int64_t c = 0; c < channels; c++)
             sum[c] /= (float)points;
@@ -127,9 +129,9 @@ tensor *roi_align(run *r, tensor *x, tensor *boxes, int size)
 
     if (!op_begin(r, &c))
         return run_bad(r);
-    if (x->axes != 4 || x->dim[0] != 1 || x->dim[1] < 1 || x->dim[2] < 1 || boxes->axes != 2 || boxes->dim[1] != 4 ||
-        size < 1 || size > 64)
-        return op_mismatch(r, &c, x, boxes, "wants a map [1, H, W, C] and boxes [n, 4]");
+    if (x->axes != 4 || x->dim[0] < 1 || x->dim[1] < 1 || x->dim[2] < 1 || boxes->axes != 2 || boxes->dim[1] != 4 ||
+        boxes->dim[0] % x->dim[0] || size < 1 || size > 64)
+        return op_mismatch(r, &c, x, boxes, "wants maps [B, H, W, C] and boxes [B n, 4]");
     tensor *y = op_output(r, &c, 4, (int64_t[]){boxes->dim[0], size, size, x->dim[3]});
     c.flops = 8.0 * (double)tensor_count(y);
     if (op_computes(r, y)) {

@@ -22,6 +22,7 @@ typedef struct ov_functions {
     int  (*infer)(void *request);
     int  (*shape)(const void *tensor, ov_shape *shape);
     int  (*shape_free)(ov_shape *shape);
+    int  (*set_shape)(void *tensor, ov_shape shape);
     int  (*bytes)(const void *tensor, size_t *bytes);
     int  (*data)(const void *tensor, void **data);
     void (*tensor_free)(void *tensor);
@@ -67,6 +68,7 @@ static int find_functions(ov_engine *o, samite_error *err)
         {"ov_infer_request_infer", &o->f.infer, true},
         {"ov_tensor_get_shape", &o->f.shape, true},
         {"ov_shape_free", &o->f.shape_free, true},
+        {"ov_tensor_set_shape", &o->f.set_shape, true},
         {"ov_tensor_get_byte_size", &o->f.bytes, true},
         {"ov_tensor_data", &o->f.data, true},
         {"ov_tensor_free", &o->f.tensor_free, true},
@@ -154,7 +156,14 @@ static int give_input(ov_engine *o, void *request, const engine_tensor *t, samit
     int code = check(o, o->f.get_tensor(request, t->name, &tensor), "giving", t->name, SAMITE_FAILED, err);
     if (code)
         return code;
+    int64_t dim[ENGINE_AXES];
+    memcpy(dim, t->dim, sizeof dim);
     code = check(o, o->f.bytes(tensor, &bytes), "giving", t->name, SAMITE_FAILED, err);
+    if (!code && !bytes) {         /* a free shape */
+        code = check(o, o->f.set_shape(tensor, (ov_shape){t->axes, dim}), "giving", t->name, SAMITE_INPUT, err);
+        if (!code)
+            code = check(o, o->f.bytes(tensor, &bytes), "giving", t->name, SAMITE_FAILED, err);
+    }
     if (!code && bytes != engine_bytes(t))
         code = fail(err, SAMITE_INPUT, "input %s: the part takes %zu bytes, %zu were to be given", t->name, bytes,
                     engine_bytes(t));
