@@ -40,6 +40,21 @@ void tapes_close(tapes *t)
 
 /* ---- network ---- */
 
+/* The map of a trunk that does not learn, as in inference: with its fused ops, and memory that is given back at once. */
+static void frozen_map(run *r, const picture *p, const float *pixels, tensor *map)
+{
+    samite_error e = {0};
+    int64_t side = p->b->side;
+    run *plain = run_ok(r) ? run_open(&(run_options){.mode = RUN, .type = p->n->type}, &e) : NULL;
+    tensor *x = plain ? vit_forward(plain, &p->n->net->trunk, run_input(plain, pixels, 4, (int64_t[]){1, side, side, 3}))
+                      : NULL;
+    if (!plain || run_status(plain, &e))
+        run_fail(r, e.code ? e.code : SAMITE_RESOURCE, "%s", e.text);
+    else
+        memcpy(map->data, x->data, sizeof(float) * (size_t)tensor_count(map));
+    run_close(plain);
+}
+
 /* The trunk's map may be known already. */
 static void encode(run *r, const picture *p, encoded_image *out)
 {
@@ -47,14 +62,17 @@ static void encode(run *r, const picture *p, encoded_image *out)
     const forward_options *o = p->o;
     int64_t side = p->b->side, t = config_tokens(&net->c), count = t * t * net->c.vit_dim;
     const float *pixels = p->b->pixels + (int64_t)p->image * side * side * 3;
-    tensor *map = o->recall ? run_constant(r, 4, (int64_t[]){1, t, t, net->c.vit_dim}) : NULL;
-    if (map && run_ok(r) && o->recall(o->user, p->image, map->data, count)) {
-        sam3_encode_map(r, net, map, out);
+    if (!o->frozen_trunk) {
+        sam3_encode_image(r, net, run_input(r, pixels, 4, (int64_t[]){1, side, side, 3}), o->look_encoded != NULL, out);
         return;
     }
-    sam3_encode_image(r, net, run_input(r, pixels, 4, (int64_t[]){1, side, side, 3}), o->keep || o->look_encoded, out);
-    if (o->keep && run_ok(r))
-        o->keep(o->user, p->image, out->trunk->data, count);
+    tensor *map = run_constant(r, 4, (int64_t[]){1, t, t, net->c.vit_dim});
+    if (run_ok(r) && !(o->recall && o->recall(o->user, p->image, map->data, count))) {
+        frozen_map(r, p, pixels, map);
+        if (o->keep && run_ok(r))
+            o->keep(o->user, p->image, map->data, count);
+    }
+    sam3_encode_map(r, net, map, out);
 }
 
 tensor *show_value(run *to, run *from, tensor *x, int64_t at, int axes, const int64_t *dim)

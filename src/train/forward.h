@@ -60,6 +60,7 @@ typedef struct forward_options {
     const batch_counts *counts;/* of the whole batch, of which this is a part; NULL = this is all of it */
     float drop_rate, path_rate;     /* of numbers, and of branches of the trunk; 0: none */
     const uint64_t *seeds;          /* [images] what is dropped hangs on these and on the prompts' numbers alone */
+    bool       frozen_trunk;        /* neither it nor an adapter in it learns; not with look_encoded */
     /* Called with a picture's trunk map [1, t, t, D] asked for: true = it was filled in. NULL, or false: it is computed
      * and then handed to `keep`. Only with a frozen trunk. */
     bool     (*recall)(void *user, int image, float *map, int64_t count);

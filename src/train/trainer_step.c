@@ -149,6 +149,7 @@ static forward_options options_of(trainer *t, const batch *b, summing *sums)
                              .masks = t->c->masks,
                              .chunk = t->c->prompts_per_pass,
                              .counts = &sums->counts,
+                             .frozen_trunk = !(t->parts >> PART_TRUNK & 1),
                              .recall = t->features ? recall : NULL,
                              .keep = t->features ? keep : NULL,
                              .heads_done = heads_done,
