@@ -124,6 +124,27 @@ static void test_add(void **state)
     check_sizes((call){.run = run_add_in_place, .name = "add in place", .outputs = 1});
 }
 
+/* A row of every size; every seventh value is masked. */
+static void run_softmax(const kernels *k, const call *c, float **out)
+{
+    for (int64_t i = 0; i < c->n; i++)
+        out[0][i] = i % 7 == 3 ? -INFINITY : 8 * c->in[0][i];
+    k->softmax(out[0], out[0], 1, c->n);
+}
+
+static void test_softmax(void **state)
+{
+    float nothing[5] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    const kernels *levels[8];
+    check_sizes((call){.run = run_softmax, .name = "softmax", .tolerance = 1e-6, .outputs = 1});
+    for (int i = 0, n = kernels_levels(levels, 8); i < n; i++) {
+        float y[5];
+        levels[i]->softmax(y, nothing, 1, 5);
+        for (int k = 0; k < 5; k++)
+            assert_true(y[k] == 0);
+    }
+}
+
 static void run_axpy(const kernels *k, const call *c, float **out)
 {
     k->axpy(out[0], c->in[0], -0.37f, c->n);
@@ -797,7 +818,8 @@ static void test_levels(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add),       cmocka_unit_test(test_axpy),           cmocka_unit_test(test_activate),
+        cmocka_unit_test(test_add),       cmocka_unit_test(test_axpy),           cmocka_unit_test(test_softmax),
+                  cmocka_unit_test(test_activate),
         cmocka_unit_test(test_bf16),      cmocka_unit_test(test_activate_range), cmocka_unit_test(test_norm),
         cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_bf16),
         cmocka_unit_test(test_attention_special),  cmocka_unit_test(test_attention_bounds),

@@ -85,6 +85,9 @@ typedef struct kernels {
     void (*activate)(float *y, const float *x, activation act, int64_t n);
     /* dx += dy * act'(x). */
     void (*activate_backward)(float *dx, const float *dy, const float *x, activation act, int64_t n);
+    /* y = e^x / (sum of e^x) over each row of `cols`; -infinity gives 0, and a row of nothing else zeros. y may be x.
+     * 1e-6 */
+    void (*softmax)(float *y, const float *x, int64_t rows, int64_t cols);
     /* y[r] = (x[r] - mean) * rstd * gain + shift over each row of `cols`; mean/rstd [rows] are stored unless NULL.
      * y may be x. Variance without Bessel's correction. 1e-6 times (1 + |mean| rstd), which no f32 input can beat */
     void (*norm)(float *y, float *mean, float *rstd, const float *x, const float *gain, const float *shift,

@@ -97,24 +97,18 @@ static int64_t bias_at(const tensor *t, const piece *w, int64_t i, int64_t at)
     return ((w->b * t->dim[1] + w->first + i) * t->dim[2] + at) * t->dim[3] + w->h;
 }
 
-static void softmax_row(float *p, const piece *w, int64_t i)
+/* Row i of the scores gains its bias, and loses what is masked. */
+static void adjust_row(float *p, const piece *w, int64_t i)
 {
-    float top = -INFINITY, sum = 0;
-    for (int64_t j = 0; j < w->nk; j++) {
-        if (w->bx)
-            p[j] += w->bx->data[bias_at(w->bx, w, i, j % w->bx->dim[2])] +
-                    w->by->data[bias_at(w->by, w, i, j / w->bx->dim[2])];
-        if (w->mask && w->mask->data[w->b * w->nk + j] != 0)
+    for (int64_t j = 0; w->bx && j < w->nk; j++)
+        p[j] += w->bx->data[bias_at(w->bx, w, i, j % w->bx->dim[2])] +
+                w->by->data[bias_at(w->by, w, i, j / w->bx->dim[2])];
+    for (int64_t j = 0; w->mask && j < w->nk; j++)
+        if (w->mask->data[w->b * w->nk + j] != 0)
             p[j] = -INFINITY;
-        top = p[j] > top ? p[j] : top;
-    }
-    for (int64_t j = 0; j < w->nk; j++) {
-        p[j] = p[j] == -INFINITY ? 0 : expf(p[j] - top);
-        sum += p[j];
-    }
-    for (int64_t j = 0; j < w->nk; j++)
-        p[j] = sum > 0 ? p[j] / sum : 0;
 }
+
+enum { FATES = 4, FATE_BITS = 16 };       /* of 16 bits each, from one random number */
 
 /* out = in where a weight stays, enlarged; else 0. The fate hangs on item, head, query and key. */
 static void drop_row(float *out, const float *in, const piece *w, int64_t i)
@@ -122,9 +116,14 @@ static void drop_row(float *out, const float *in, const piece *w, int64_t i)
     const drop_attributes *a = &w->a->drop;
     uint64_t key = random_next(a->key, (uint64_t)(a->first + w->b));
     key = random_next(key, (uint64_t)(w->h * w->q->dim[1] + w->first + i));
-    float keep = 1 / (1 - a->rate);
-    for (int64_t j = 0; j < w->nk; j++)
-        out[j] = is_dropped(random_next(key, (uint64_t)j), a->rate) ? 0 : keep * in[j];
+    uint32_t limit = (uint32_t)(a->rate * (1 << FATE_BITS));
+    float by[2] = {0, 1 / (1 - (float)limit / (1 << FATE_BITS))};
+    for (int64_t j = 0; j < w->nk; j += FATES) {
+        uint64_t bits = random_next(key, (uint64_t)(j / FATES));
+        int64_t n = w->nk - j < FATES ? w->nk - j : FATES;
+        for (int64_t k = 0; k < n; k++, bits >>= FATE_BITS)
+            out[j + k] = by[(bits & ((1 << FATE_BITS) - 1)) >= limit] * in[j + k];
+    }
 }
 
 /* p and, from it, d. */
@@ -133,12 +132,30 @@ static bool weights_of(const piece *w)
     if (!gemm(false, true, w->count, w->nk, w->dim, w->a->attention.scale, rows_at(w->q, w->b, w->first, w->h, w->dim),
               w->q->stride, rows_at(w->k, w->b, 0, w->h, w->dim), w->k->stride, 0, w->p, w->nk))
         return false;
+#pragma omp parallel for schedule(static) if (w->bx || w->mask)
+    for (int64_t i = 0; i < w->count; i++)
+        adjust_row(w->p + i * w->nk, w, i);
+    kernels_get()->softmax(w->p, w->p, w->count, w->nk);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < w->count; i++) {
-        softmax_row(w->p + i * w->nk, w, i);
+    for (int64_t i = 0; i < w->count; i++)
         drop_row(w->d + i * w->nk, w->p + i * w->nk, w, i);
-    }
     return true;
+}
+
+/* In parts that the compiler adds up side by side. */
+static float dot(const float *a, const float *b, int64_t n)
+{
+    enum { PARTS = 16 };
+    float part[PARTS] = {0}, sum = 0;
+    int64_t j = 0;
+    for (; j + PARTS <= n; j += PARTS)
+        for (int k = 0; k < PARTS; k++)
+            part[k] += a[j + k] * b[j + k];
+    for (; j < n; j++)
+        sum += a[j] * b[j];
+    for (int k = 0; k < PARTS; k++)
+        sum += part[k];
+    return sum;
 }
 
 /* d holds the gradient of the dropped weights; then that of the scores. */
@@ -146,18 +163,16 @@ static void score_gradients(const piece *w, float *dbx, float *dby)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < w->count; i++) {
-        float *d = w->d + i * w->nk, sum = 0;
+        float *d = w->d + i * w->nk;
         const float *p = w->p + i * w->nk;
         drop_row(d, d, w, i);
+        float sum = dot(p, d, w->nk);
         for (int64_t j = 0; j < w->nk; j++)
-            sum += p[j] * d[j];
-        for (int64_t j = 0; j < w->nk; j++) {
             d[j] = p[j] * (d[j] - sum);
-            if (dbx)
-                dbx[bias_at(w->bx, w, i, j % w->bx->dim[2])] += d[j];
-            if (dby)
-                dby[bias_at(w->by, w, i, j / w->bx->dim[2])] += d[j];
-        }
+        for (int64_t j = 0; dbx && j < w->nk; j++)
+            dbx[bias_at(w->bx, w, i, j % w->bx->dim[2])] += d[j];
+        for (int64_t j = 0; dby && j < w->nk; j++)
+            dby[bias_at(w->by, w, i, j / w->bx->dim[2])] += d[j];
     }
 }
 

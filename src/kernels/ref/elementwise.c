@@ -13,6 +13,19 @@ void ref_add(float *y, const float *a, const float *b, int64_t n, int64_t period
         y[i] = a[i] + b[i % period];
 }
 
+void ref_softmax(float *y, const float *x, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++, x += cols, y += cols) {
+        double top = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < cols; i++)
+            top = x[i] > top ? x[i] : top;
+        for (int64_t i = 0; i < cols; i++)
+            sum += x[i] == -INFINITY ? 0 : exp(x[i] - top);
+        for (int64_t i = 0; i < cols; i++)
+            y[i] = x[i] == -INFINITY ? 0 : (float)(exp(x[i] - top) / sum);
+    }
+}
+
 void ref_axpy(float *y, const float *x, float s, int64_t n)
 {
 #pragma omp parallel for schedule(static)
@@ -139,6 +152,7 @@ void kernels_fill_ref(kernels *k)
         .level = "ref",
         .add = ref_add,
         .axpy = ref_axpy,
+        .softmax = ref_softmax,
         .activate = ref_activate,
         .activate_backward = ref_activate_backward,
         .norm = ref_norm,

@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 
 void ref_add(float *y, const float *a, const float *b, int64_t n, int64_t period);
+void ref_softmax(float *y, const float *x, int64_t rows, int64_t cols);
 void ref_axpy(float *y, const float *x, float s, int64_t n);
 void ref_activate(float *y, const float *x, activation act, int64_t n);
 void ref_activate_backward(float *dx, const float *dy, const float *x, activation act, int64_t n);

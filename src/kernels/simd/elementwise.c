@@ -1,4 +1,7 @@
 /* elementwise.c - sums, activations and number formats, a register at a time. */
+#include <math.h>
+#include <string.h>
+
 #include "kernels/levels.h"
 #include "kernels/simd/level.h"
 #include "kernels/simd/vec.h"
@@ -54,6 +57,42 @@ static void axpy_chunk(float *y, const float *x, float s, int64_t n)
 void LEVEL(axpy)(float *y, const float *x, float s, int64_t n)
 {
     PER_CHUNK(n, axpy_chunk(y + i, x + i, s, m))
+}
+
+static void softmax_row(float *y, const float *x, int64_t n)
+{
+    vec tops = v_set(-INFINITY), sums = v_zero();
+    float top;
+    int64_t j = 0;
+
+    for (; j + VL <= n; j += VL)
+        tops = v_max(tops, v_load(x + j));
+    for (top = v_top(tops); j < n; j++)
+        top = x[j] > top ? x[j] : top;
+    if (top == -INFINITY) {
+        memset(y, 0, (size_t)n * sizeof *y);
+        return;
+    }
+    for (j = 0; j + VL <= n; j += VL) {
+        vec e = v_exp(v_sub(v_load(x + j), v_set(top)));
+        sums = v_add(sums, e);
+        v_store(y + j, e);
+    }
+    if (j < n) {
+        vec e = v_first(v_exp(v_sub(v_load_n(x + j, (int)(n - j)), v_set(top))), (int)(n - j));
+        sums = v_add(sums, e);
+        v_store_n(y + j, e, (int)(n - j));
+    }
+    float share = 1 / v_sum(sums);
+    for (j = 0; j < n; j++)
+        y[j] *= share;
+}
+
+void LEVEL(softmax)(float *y, const float *x, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for schedule(static) if (rows * cols > CHUNK)
+    for (int64_t r = 0; r < rows; r++)
+        softmax_row(y + r * cols, x + r * cols, cols);
 }
 
 /* act(x), and its slope where wanted. */
@@ -218,6 +257,7 @@ void kernels_fill_avx2(kernels *k)
 #endif
     k->add = LEVEL(add);
     k->axpy = LEVEL(axpy);
+    k->softmax = LEVEL(softmax);
     k->activate = LEVEL(activate);
     k->activate_backward = LEVEL(activate_backward);
     k->norm = LEVEL(norm);
