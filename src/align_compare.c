@@ -111,9 +111,16 @@ static void compare_values(aligner *a, const char *name, const float *ours, cons
     row.relative = most > 0 ? difference / most : difference;
     row.cosine = aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : aa == bb;
     double most_difference = align_most_difference(a, name);
+    int64_t near = 0;
+    for (int64_t i = 0; most_difference > 0 && i < n; i++)
+        near += fabs((double)ours[i * step] - theirs[i]) <= most_difference;
     row.within = finite && row.relative <= a->max_relative && row.cosine >= align_least_cosine(a, name) &&
                  (most_difference == 0 || difference <= most_difference);
     char note[64];
+    if (most_difference > 0 && finite && near < n) {
+        snprintf(note, sizeof note, "%.2f %% of the values within 1 %% of the side", 100.0 * (double)near / (double)n);
+        row.note = note;
+    }
     if (a->decided && finite && n > 0) {
         double share = (double)same_side / (double)n;
         snprintf(note, sizeof note, "%.3f %% on the same side of 0", 100 * share);

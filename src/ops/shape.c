@@ -360,6 +360,14 @@ static void embed_backward(run *r, const op_node *n)
 
 static const op_info embed_op = {"embed", embed_backward, false};
 
+static void copy_entry(float *y, const param *table, int64_t from, int64_t cols)
+{
+    if (table->t.data)
+        memcpy(y, table->t.data + from, (size_t)cols * sizeof *y);
+    else
+        kernels_get()->from_bf16(y, table->narrow + from, cols);
+}
+
 tensor *embed(run *r, param *table, tensor *ids)
 {
     embed_attributes a = {table};
@@ -377,7 +385,7 @@ tensor *embed(run *r, param *table, tensor *ids)
     tensor *y = op_output(r, &c, 3, (int64_t[]){ids->dim[0], ids->dim[1], cols});
     if (op_computes(r, y))
         for (int64_t i = 0; i < count; i++)
-            memcpy(y->data + i * cols, table->t.data + ids->index[i] * cols, (size_t)cols * sizeof *y->data);
+            copy_entry(y->data + i * cols, table, ids->index[i] * cols, cols);
     return op_finish(r, &c, y);
 }
 

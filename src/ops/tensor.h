@@ -28,6 +28,7 @@ typedef struct param {
     const char *name;          /* official checkpoint name */
     tensor      t;             /* shape as in the checkpoint; data = contiguous f32 values */
     bool        owned;         /* t.data was allocated (converted from another type); else mapped or synthesised */
+    const uint16_t *narrow;    /* the values as bf16 where t.data is NULL, for embed alone; NULL: none */
     bool        trainable;     /* the optimizer owns t.data and t.grad */
 } param;
 

@@ -269,15 +269,22 @@ float *native_values(const native *n, const entry *e)
 static bool materialise(const native *n, param *p)
 {
     entry *e = (entry *)p;
-    if (p->t.data || e->missing)
+    if (p->t.data || p->narrow || e->missing)
         return true;
     const weight *w = n->file ? weights_find(n->file, p->name) : NULL;
     if (w && w->type == DT_F32 && weight_contiguous(w) && (uintptr_t)w->data % sizeof(float) == 0) {
         p->t.data = (float *)(uintptr_t)w->data;
         return true;
     }
+    if (w && p == n->net->text.tokens && n->type != GEMM_F32 && w->type == DT_BF16 && weight_contiguous(w) &&
+        (uintptr_t)w->data % sizeof *p->narrow == 0) {
+        p->narrow = w->data;     /* few of many rows are read: not worth a copy */
+        return true;
+    }
     p->t.data = native_values(n, e);
     p->owned = p->t.data != NULL;
+    if (p->owned && w && weight_contiguous(w))
+        file_map_drop(w->data, weight_bytes(w));
     return p->owned;
 }
 
