@@ -12,7 +12,7 @@ static const command *const commands[] = {
     &segment_command, &everything_command, &encode_command, &track_command, &info_command, &convert_command, &align_command, &bench_command,
     &convert_annotations_command,
     &eval_command, &doctor_command, &export_command, &import_command, &train_command, &merge_command,
-    &start_command,
+    &start_command, &scenes_command,
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -61,7 +61,7 @@ typedef struct command {
 extern const command segment_command, everything_command, track_command, info_command, convert_command, align_command, bench_command,
                      convert_annotations_command,
                      eval_command, doctor_command, export_command, import_command,
-                     train_command, merge_command, encode_command, start_command;
+                     train_command, merge_command, encode_command, start_command, scenes_command;
 
 /* Reads the words of `c` into `settings`, and the rest, of which `least` to `most` must be there, into `rest`.
  * Returns true when the command should go on; otherwise *status is its exit status (help was printed, or an error). */

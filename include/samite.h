@@ -639,6 +639,18 @@ SAMITE_API int  samite_training_run(samite_training *t, const samite_training_op
  * NULL): a sprite file (tools/make_sprites.py), whose words are then the only ones that the model's token table holds. */
 SAMITE_API int  samite_start(const char *size, const char *sprites, uint64_t seed, const char *out, samite_error *err);
 
+/* Made-up scenes as a data set: DIR/pictures/NNNNNN.png and DIR/instances.json (COCO; images name the prompts to ask). */
+typedef struct samite_scenes_options {
+    size_t      size;                       /* sizeof(samite_scenes_options) */
+    const char *sprites;                    /* file of tools/make_sprites.py */
+    int         count, side;
+    int         held;                       /* nonzero: sprites kept from training, of names that have some */
+    int         crowded;                    /* nonzero: 5 to 12 objects instead of 1 to 6 */
+    uint64_t    seed;
+} samite_scenes_options;
+#define SAMITE_SCENES_OPTIONS_INIT {sizeof(samite_scenes_options), NULL, 100, 168, 0, 0, 1}
+SAMITE_API int  samite_scenes(const samite_scenes_options *o, const char *folder, samite_error *err);
+
 /* The model `base` with the adapter added to its weights, as a file that loads like any other. */
 SAMITE_API int  samite_merge(const char *base, const char *adapter, const char *out, samite_error *err);
 

@@ -220,6 +220,33 @@ static void prompts_are_true_or_not(void **state)
     scene_world_close(&w);
 }
 
+/* What `samite scenes` writes is a data set without a doubtful row, and the same one for the same seed. */
+static void data_sets_are_read(void **state)
+{
+    char out[128], json[160], pictures[160];
+    train_set set;
+    samite_error e = {0};
+    samite_scenes_options o = SAMITE_SCENES_OPTIONS_INIT;
+    snprintf(out, sizeof out, "%s/set", folder);
+    snprintf(json, sizeof json, "%s/instances.json", out);
+    snprintf(pictures, sizeof pictures, "%s/pictures", out);
+    o.sprites = sprites;
+    o.count = 5;
+    o.side = 84;
+    if (samite_scenes(&o, out, &e) ||
+        train_set_read(&set, &(train_options){.annotations = json, .pictures = pictures, .masks = true}, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(set.chosen, 5);
+    assert_int_equal(set.rejected + set.noted, 0);
+    assert_int_equal(set.prompt_count, 3 + SCENE_COLOURS * SCENE_SHAPES + SCENE_SHAPES);
+    assert_true(train_set_objects(&set) >= 5);
+    train_set_free(&set);
+    o.side = 7;
+    assert_int_equal(samite_scenes(&o, out, &e), SAMITE_USAGE);
+    o.sprites = NULL;
+    assert_int_equal(samite_scenes(&o, out, &e), SAMITE_USAGE);
+}
+
 static void files_that_are_none(void **state)
 {
     scene_world w;
@@ -365,6 +392,7 @@ int main(void)
         cmocka_unit_test(match_gradients),
         cmocka_unit_test(scenes_repeat),
         cmocka_unit_test(prompts_are_true_or_not),
+        cmocka_unit_test(data_sets_are_read),
         cmocka_unit_test(files_that_are_none),
         cmocka_unit_test(words_of_a_small_table),
         cmocka_unit_test(starts_repeat),

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 
-enum { RANDOM_ORDER = 1, RANDOM_DRAW, RANDOM_ADAPTER, RANDOM_DROP, RANDOM_SCENE };     /* purposes */
+enum { RANDOM_ORDER = 1, RANDOM_DRAW, RANDOM_ADAPTER, RANDOM_DROP, RANDOM_SCENE, RANDOM_SHOWN };     /* purposes */
 
 static inline uint64_t random_at(uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b)
 {

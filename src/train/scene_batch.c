@@ -59,6 +59,11 @@ int scene_prompts(const scene_world *w, const scene *s, dice *d, int *prompt, in
     wrong = wrong < 1 && room > 1 ? 1 : wrong;
     for (int i = 0; i < known && n < room - wrong; i++)
         prompt[n++] = truth[i];
+    return scene_false_prompts(w, s, d, prompt, n, room);
+}
+
+int scene_false_prompts(const scene_world *w, const scene *s, dice *d, int *prompt, int n, int room)
+{
     for (int tries = 0; n < room && tries < 100 * room; tries++) {
         int one = dice_below(d, 2) ? nearly_true(w, s, d) : dice_below(d, w->prompts);
         if (!true_of_scene(w, s, one) && !among(prompt, n, one))

@@ -16,6 +16,9 @@ typedef struct scene_source {
  * `room`. Returns how many. */
 int scene_prompts(const scene_world *w, const scene *s, dice *d, int *prompt, int room);
 
+/* Adds what is not true of it to the n prompts that are there, up to `room`; returns how many there are now. */
+int scene_false_prompts(const scene_world *w, const scene *s, dice *d, int *prompt, int n, int room);
+
 /* The pictures `image` of an epoch. batch_free it. */
 int scene_batch(batch *out, const sampler *s, uint64_t epoch, const int32_t *image, int count, samite_error *err);
 
