@@ -58,7 +58,7 @@ int aids_open(aids *a, native *n, const scene_world *w, optimizer *o, samite_err
     a->n = n;
     a->world = w;
     a->layers = c->enc_layers;
-    a->text = run_open(&(run_options){.mode = TAPE, .keep_all = true}, err);
+    a->text = run_open(&(run_options){.mode = TAPE, .keep_all = true, .type = n->type}, err);
     a->ids = calloc(classes * (size_t)c->context + 1, sizeof *a->ids);
     a->tokens = calloc(classes + 1, sizeof *a->tokens);
     a->share = malloc(sizeof(float) * (patches * classes + 1));
