@@ -68,7 +68,7 @@ typedef struct tracking {
     samite_clip    *clip;
     samite_video   *video;
     track_output    out;
-    int64_t         last;          /* frame to stop at */
+    int64_t         failed;        /* frame whose prompts failed, or -1 */
 } tracking;
 
 unsigned track_clip_flags(const track_settings *s)
@@ -103,6 +103,8 @@ static int check_settings(const track_settings *s, samite_error *err)
         return fail(err, SAMITE_USAGE, "--format goes with --out DIR");
     if (s->formats & FORMAT_OVERLAY)
         return fail(err, SAMITE_USAGE, "--format overlay is for pictures; for a video: --overlay FILE");
+    if (s->asks.named >= 0 && s->asks.named == s->asks.count)
+        return fail(err, SAMITE_USAGE, "no --point, --box or --mask follows --object %lld", (long long)s->asks.object);
     bool turns = track_turns(s);
     if (s->start >= 0 && !turns)
         return fail(err, SAMITE_USAGE, "--start goes with --direction backward or both");
@@ -153,7 +155,7 @@ static int push_frame(tracking *t, samite_pixels *px, int64_t frame, double time
     samite_video_results *r = NULL, *asked = NULL;
     int code = samite_video_push(t->video, px, frame, time, &r, err);
     if (!code)
-        code = asks_apply(t->asks, t->video, frame, px, &asked, err);
+        t->failed = (code = asks_apply(t->asks, t->video, frame, px, &asked, err)) ? frame : -1;
     if (!code)
         code = overlay_hold(&t->out, px, frame, time, err);
     if (!code)                 /* a result that did not wait is shown as corrected */
@@ -171,6 +173,20 @@ static int flush(tracking *t, samite_error *err)
         code = output_results(&t->out, r, err);
     samite_video_results_free(r);
     return code;
+}
+
+/* Gives out what waits when nothing more can come; a frame whose prompts failed is not finished. */
+static void flush_rest(tracking *t)
+{
+    samite_video_results *r = NULL;
+    if (samite_video_flush(t->video, &r, NULL) == SAMITE_OK) {
+        int count = r->count;
+        if (count && r->frame[count - 1].frame == t->failed)
+            r->count--;
+        output_results(&t->out, r, NULL);
+        r->count = count;
+    }
+    samite_video_results_free(r);
 }
 
 /* Reads on from where the clip is to `last` (-1: the end), and pushes every stride-th frame from `first` on, if
@@ -305,11 +321,13 @@ static void tell_speed(const tracking *t, double seconds)
 
 static int track(const track_settings *s, asks *a, const char *source, samite_error *err)
 {
-    tracking t = {.s = s, .asks = a};
+    tracking t = {.s = s, .asks = a, .failed = -1};
     int code = open_all(&t, source, err);
     if (!code) {
         double start = seconds_now();
         code = run_passes(&t, err);
+        if (code)
+            flush_rest(&t);
         progress_end();
         tell_damage(&t, source);
         if (!code)
@@ -327,8 +345,8 @@ static int track(const track_settings *s, asks *a, const char *source, samite_er
 
 static int run(int argc, char **argv)
 {
-    track_settings s = {.asks = {.object = -1}, .score = 0.5, .new_score = 0.7, .to = -1, .stride = 1, .start = -1,
-                        .max_objects = 10000, .detect_every = 1, .delay = 15};
+    track_settings s = {.asks = {.object = -1, .named = -1}, .score = 0.5, .new_score = 0.7, .to = -1, .stride = 1,
+                        .start = -1, .max_objects = 10000, .detect_every = 1, .delay = 15};
     samite_error err = {0};
     words rest = {0};
     int status;

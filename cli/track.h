@@ -26,6 +26,7 @@ typedef struct asks {
     ask    *item;
     int     count, room;
     int64_t object;                /* the next ones speak of; --object */
+    int     named;                 /* how many there were when it came; -1: it did not */
 } asks;
 
 typedef struct track_settings {

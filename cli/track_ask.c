@@ -141,6 +141,10 @@ int parse_ask_remove(void *to, const char *name, const char *value, samite_error
 int parse_ask_object(void *to, const char *name, const char *value, samite_error *err)
 {
     asks *a = to;
+    if (a->named == a->count)
+        return fail(err, SAMITE_USAGE, "no --point, --box or --mask between --object %lld and --object %s",
+                    (long long)a->object, value);
+    a->named = a->count;
     return parse_id(&a->object, name, value, err);
 }
 

@@ -124,6 +124,24 @@ static int open_folder(video_reader *v, samite_error *err)
     return code;
 }
 
+/* A picture by itself is a video of one frame. */
+static int open_picture(video_reader *v, samite_error *err)
+{
+    v->source->close(v);
+    folder *f = calloc(1, sizeof *f);
+    char *name = text_copy(v->path);
+    v->inside = f;
+    v->source = &folder_source;
+    v->facts = (video_facts){.frames = 1, .folder = true, .seekable = true, .codec = "pictures"};
+    if (!f || !name || !add_name(f, name)) {
+        free(name);
+        return fail(err, SAMITE_RESOURCE, "not enough memory to open %s", v->path);
+    }
+    if (err)
+        *err = (samite_error){0};
+    return 0;
+}
+
 /* ---- raw frames ---- */
 
 typedef struct raw { FILE *file; int width, height; } raw;
@@ -234,7 +252,10 @@ static int open_any(video_reader *v, samite_error *err)
         return fail(err, SAMITE_INPUT, "%s: cannot be opened: %s", v->path, strerror(errno));
     if (S_ISREG(st.st_mode) && st.st_size == 0)
         return fail(err, SAMITE_INPUT, "%s: the file is empty", v->path);
-    return S_ISDIR(st.st_mode) ? open_folder(v, err) : video_open_stream(v, v->path, NULL, err);
+    if (S_ISDIR(st.st_mode))
+        return open_folder(v, err);
+    int code = video_open_stream(v, v->path, NULL, err);
+    return code == SAMITE_INPUT && image_has_known_ending(v->path) ? open_picture(v, err) : code;
 }
 
 int video_open(video_reader **out, const char *path, const video_reader_options *o, samite_error *err)

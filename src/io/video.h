@@ -16,12 +16,12 @@ typedef struct video_facts {
 
 /* Opens
  *   a file that FFmpeg knows (mp4, mov, avi, mkv, webm, y4m, mjpeg, ...),
- *   a folder of pictures, in natural order of their names; other files in it are left out,
+ *   a folder of pictures, in natural order of their names; other files in it are left out; a picture by itself,
  *   "-": standard input, in any form that can be told from its beginning (MJPEG, Y4M, MPEG-TS, ...),
  *   "raw:WIDTHxHEIGHT[@RATE]:PATH": frames of 8-bit RGB without anything between them,
  *   "device:FORMAT:NAME" such as device:v4l2:/dev/video0.
- * `skip_rotation`: frames as stored, not upright. `skip_bad`: pictures of a folder that cannot be read are left out; the
- * others keep their numbers. */
+ * `skip_rotation`: frames as stored, not upright. `skip_bad`: pictures of a folder that cannot be read are left out,
+ * the others keep their numbers. */
 typedef struct video_reader_options { bool skip_rotation, skip_bad; } video_reader_options;
 int  video_open(video_reader **out, const char *path, const video_reader_options *o, samite_error *err);
 void video_close(video_reader *v);              /* accepts NULL */
@@ -36,8 +36,8 @@ typedef struct video_frame {
     double  time;
 } video_frame;
 int  video_next(video_reader *v, video_frame *out, samite_error *err);
-/* A frame by its index, which must be at most one behind the last one read; video_next goes on from there. With skip_bad
- * it can be a later one: out->index tells. */
+/* A frame by its index, which must be at most one behind the last one read; video_next goes on from there. With
+ * skip_bad it can be a later one: out->index tells. */
 int  video_at(video_reader *v, int64_t index, video_frame *out, samite_error *err);
 /* What was wrong with the data of a stream that was read to its end, or so far, or NULL. */
 const char *video_damage(const video_reader *v);
