@@ -440,20 +440,19 @@ static void run_attention(const kernels *k, const call *c, float **out)
     a.y = out[0];
     a.lse = out[1];
     a.scratch = scratch_make(attention_scratch(&a));
-    if (c->variant)
-        k->attention_bf16(&a);
-    else
-        k->attention(&a);
+    void (*const kinds[])(const attention_args *) = {k->attention, k->attention_bf16, k->attention_int8};
+    kinds[c->variant](&a);
     free(a.scratch);
 }
 
-/* Variant 1: in bf16, where rounded inputs cost two digits. */
+/* Variant 1: in bf16, where rounded inputs cost two digits; 2: scores in 8 bits. */
 static void check_attention(int variant, double tolerance)
 {
     for (int i = 0; i < ATTENTION_CASES; i++) {
         attention_setup t = case_setup(&attention_cases[i]);
         const attention_args *a = &t.a;
-        call c = {run_attention, variant ? "attention_bf16" : "attention", tolerance, 2,
+        static const char *const names[] = {"attention", "attention_bf16", "attention_int8"};
+        call c = {run_attention, names[variant], tolerance, 2,
                   {a->batch * a->y_batch, a->batch * a->heads * a->nq}, .n = i, .rows = a->nq, .cols = a->nk,
                   .variant = variant, .attention = a};
         check(&c);
@@ -469,6 +468,11 @@ static void test_attention(void **state)
 static void test_attention_bf16(void **state)
 {
     check_attention(1, 1.5e-2);
+}
+
+static void test_attention_int8(void **state)
+{
+    check_attention(2, 3e-2);
 }
 
 /* Gradients: y and lse come from the reference. Variant bits leave gradients out. */
@@ -608,9 +612,9 @@ static void check_special(void (*attend)(const attention_args *))
 }
 
 /* Scores far below |q| |k|, the largest that they could be, and scores that reach it: rows of both kinds and of neither. */
-static void check_bounds(const kernels *k, float size)
+static void check_bounds(void (*attend)(const attention_args *), const char *name, float size, double tolerance)
 {
-    enum { NQ = 20, NK = 320, DIM = 16 };
+    enum { NQ = 20, NK = 320, DIM = 32 };
     attention_case s = {1, 1, DIM, NQ, NK, 0, 0};
     attention_setup t = case_setup(&s);
     attention_args a = t.a;
@@ -626,12 +630,12 @@ static void check_bounds(const kernels *k, float size)
     levels[0]->attention(&a);
     a.y = y;
     a.lse = lse;
-    k->attention_bf16(&a);
-    if (relative_error(y, expected, NQ * DIM) > 1.5e-2 || relative_error(lse, expected_lse, NQ) > 1.5e-2)
-        fail_msg("attention_bf16, level %s: size %g, errors %g and %g", k->level, (double)size,
+    attend(&a);
+    if (relative_error(y, expected, NQ * DIM) > tolerance || relative_error(lse, expected_lse, NQ) > tolerance)
+        fail_msg("attention %s: size %g, errors %g and %g", name, (double)size,
                  relative_error(y, expected, NQ * DIM), relative_error(lse, expected_lse, NQ));
     t.q[5 * DIM] = NAN;
-    k->attention_bf16(&a);
+    attend(&a);
     for (int i = 0; i < NQ; i++)
         assert_true(isnan(lse[i]) == (i == 5) && isnan(y[i * DIM]) == (i == 5));
     free(a.scratch);
@@ -642,7 +646,10 @@ static void test_attention_bounds(void **state)
 {
     for (int l = 0; l < level_count; l++)
         for (float size = 0.25f; size < 100; size *= 2)
-            check_bounds(levels[l], size);
+            check_bounds(levels[l]->attention_bf16, "bf16", size, 1.5e-2);
+    for (int l = 0; l < level_count; l++)
+        for (float size = 0.25f; size < 100; size *= 2)
+            check_bounds(levels[l]->attention_int8, "int8", size, 3e-2);
 }
 
 static void test_attention_special(void **state)
@@ -651,6 +658,8 @@ static void test_attention_special(void **state)
         check_special(levels[l]->attention);
         if (levels[l]->attention_bf16 != levels[l]->attention)
             check_special(levels[l]->attention_bf16);
+        if (levels[l]->attention_int8 != levels[l]->attention_bf16)
+            check_special(levels[l]->attention_int8);
     }
 }
 
@@ -822,6 +831,7 @@ int main(int argc, char **argv)
                   cmocka_unit_test(test_activate),
         cmocka_unit_test(test_bf16),      cmocka_unit_test(test_activate_range), cmocka_unit_test(test_norm),
         cmocka_unit_test(test_group_norm), cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_bf16),
+        cmocka_unit_test(test_attention_int8),
         cmocka_unit_test(test_attention_special),  cmocka_unit_test(test_attention_bounds),
         cmocka_unit_test(test_attention_backward), cmocka_unit_test(test_attention_differences),
         cmocka_unit_test(test_quantize),           cmocka_unit_test(test_quantize_values),

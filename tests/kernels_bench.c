@@ -37,7 +37,7 @@ static const attention_bench attention_shapes[] = {
     {"memory", 1, 1, 256, 5184, 36348, true, false, false, 64},
 };
 
-static void bench_attention(const kernels *k, const attention_bench *s, bool bf16)
+static void bench_attention(const kernels *k, const attention_bench *s, gemm_type type)
 {
     int64_t cols = s->heads * s->dim, wide = s->v_dim ? s->heads * s->v_dim : cols;
     int64_t best_runs = s->nq * s->nk > 4000000 ? 2 : 8;
@@ -72,17 +72,19 @@ static void bench_attention(const kernels *k, const attention_bench *s, bool bf1
                         .grid_w = 72,
                         .grid_h = 72};
     double best = 1e30, flops = 2e-9 * (double)(s->batch * s->nq * s->nk * (cols + wide)) * (s->causal ? 0.5 : 1);
+    void (*const kinds[])(const attention_args *) = {k->attention, k->attention_bf16, k->attention_int8};
+    static const char *const names[] = {"", " bf16", " int8"};
 
     a.scratch = aligned_alloc(64, (attention_scratch(&a) + 63) / 64 * 64);
     for (int i = 0; i < best_runs; i++) {
         double start = now();
-        (bf16 ? k->attention_bf16 : k->attention)(&a);
+        kinds[type](&a);
         best = fmin(best, now() - start);
     }
     printf("  attention%s %-14s %3ld x %2ld heads x %3ld, %5ld x %5ld  %9.3f ms %7.1f GFLOP/s %5.1f %%\n",
-           bf16 ? " bf16" : "", s->name, (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk,
+           names[type], s->name, (long)s->batch, (long)s->heads, (long)s->dim, (long)s->nq, (long)s->nk,
            best * 1e3, flops / best,
-           100 * flops / best / rate[bf16]);
+           100 * flops / best / rate[type != GEMM_F32]);
     free(a.scratch);
     drop(q, 0), drop(kv, 0), drop(y, 0), drop(rope, 0), drop(bias, 0);
 }
@@ -263,10 +265,13 @@ int kernels_bench(void)
         for (EACH(row_calls, i))
             bench_rows(levels[l], &row_calls[i]);
         for (EACH(attention_shapes, i))
-            bench_attention(levels[l], &attention_shapes[i], false);
+            bench_attention(levels[l], &attention_shapes[i], GEMM_F32);
         for (EACH(attention_shapes, i))
             if (levels[l]->attention_bf16 != levels[l]->attention)
-                bench_attention(levels[l], &attention_shapes[i], true);
+                bench_attention(levels[l], &attention_shapes[i], GEMM_BF16);
+        for (EACH(attention_shapes, i))
+            if (levels[l]->attention_int8 != levels[l]->attention_bf16)
+                bench_attention(levels[l], &attention_shapes[i], GEMM_INT8);
     }
     return 0;
 }

@@ -105,6 +105,9 @@ typedef struct kernels {
     /* The same with q, k, v and the weights rounded to bf16 before they are multiplied (sums and softmax stay f32) where
      * the CPU has instructions for that, else in f32. 1.5e-2 */
     void (*attention_bf16)(const attention_args *a);
+    /* The same with q and k (turned) in 8 bits, a scale per row, where the CPU has instructions for that and the scores
+     * are short enough for so few; without mask, bias and causal only. 3e-2 */
+    void (*attention_int8)(const attention_args *a);
     void (*attention_backward)(const attention_args *a, const attention_grads *g);
     /* bf16 <-> f32, round to nearest even; n values. Exact. */
     void (*to_bf16)(uint16_t *y, const float *x, int64_t n);

@@ -122,8 +122,10 @@ tensor *attention(run *r, tensor *q, tensor *k, tensor *v, const attend_options 
     args.scratch = op_scratch(r, attention_scratch(&args));
     args.y = y->data;
     const kernels *kernel = kernels_for(&args);
+    void (*const compute[])(const attention_args *) = {
+        [GEMM_F32] = kernel->attention, [GEMM_BF16] = kernel->attention_bf16, [GEMM_INT8] = kernel->attention_int8};
     if (op_computes(r, y))
-        (run_type(r) == GEMM_F32 ? kernel->attention : kernel->attention_bf16)(&args);
+        compute[run_type(r)](&args);
     return op_finish(r, &c, y);
 }
 

@@ -2,6 +2,7 @@
  *
  * Like x86/attention.c, but what is packed consists of pairs: keys [panel][dim / 2][PANEL][2], values
  * [key / 2][width][2], queries and weights as rows, so that one instruction adds two products per lane.
+ * Keys may lie there a second time, in 8 bits: then it adds four.
  */
 #include "kernels/avx512_bf16/tile_pairs.h"
 #include "kernels/levels.h"
@@ -15,7 +16,26 @@ typedef struct workspace {
     float top[TASK_ROWS], sum[TASK_ROWS];           /* per query: largest score so far, sum of the weights */
     float shrink[TASK_ROWS], part[TASK_ROWS];       /* of one block: what becomes of older sums, and its own sum */
     float tops[TASK_ROWS * VL];                     /* the largest scores of the block lane by lane */
+    uint32_t bytes[TASK_ROWS * ATTENTION_MAX_DIM / 4];  /* queries in 8 bits plus 128, four at a time */
+    float step[TASK_ROWS];                          /* what 1 is worth there */
 } __attribute__((aligned(64))) workspace;
+
+/* Keys of a slice in 8 bits, in memory that pairs leave free: [panel][dim / 4][PANEL][4], per key what 1 is worth and
+ * -128 times the sum, per panel the largest of those steps. */
+typedef struct key_bytes {
+    uint32_t *k;
+    float    *step;
+    int32_t  *offset;
+    float    *coarsest;
+} key_bytes;
+
+INLINE key_bytes bytes_of(const void *slice, const attention_layout *l, int64_t dim)
+{
+    uint32_t *k = (uint32_t *)(uintptr_t)slice + (l->key_floats + l->value_floats) / 2;
+    float *step = (float *)(k + l->keys * dim / 4);
+
+    return (key_bytes){k, step, (int32_t *)(step + l->keys), step + 2 * l->keys};
+}
 
 /* ---- packing ---- */
 
@@ -35,15 +55,54 @@ INLINE float squared_length(const float *row, int64_t dim)
     return v_sum(sum);
 }
 
-/* Returns the largest squared length of the panel's keys; NaN when one of them is. */
-static float pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t h, int64_t first)
+/* A row as bytes whose largest becomes 127. Returns their sum. */
+static int32_t round_row(uint32_t *to, float *step, const float *row, int64_t dim)
 {
-    float longest = 0;
+    vec top = v_zero(), steps;
+    __m512i sum = _mm512_setzero_si512();
+    float most;
+
+    for (int64_t d = 0; d < dim; d += VL)
+        top = v_max(top, v_abs(v_load(row + d)));
+    most = v_top(top);
+    steps = v_set(most > 0 ? 127 / most : 0);
+    *step = most / 127;
+    for (int64_t d = 0; d < dim; d += VL) {
+        __m512i x = _mm512_cvtps_epi32(v_mul(v_load(row + d), steps));
+        sum = _mm512_add_epi32(sum, x);
+        _mm_storeu_si128((__m128i *)(void *)(to + d / 4), _mm512_cvtsepi32_epi8(x));
+    }
+    return _mm512_reduce_add_epi32(sum);
+}
+
+/* Eight keys from `at` of a panel on, which begins at key `first`. */
+static void place_bytes(const key_bytes *to, const uint32_t *rows, const float *step, const int32_t *sum, int64_t first,
+                        int64_t at, int64_t dim)
+{
+    for (int64_t d = 0; d < dim / 4; d += 8)
+        transpose8((float *)to->k + first * dim / 4 + d * PANEL + at, PANEL, (const float *)rows + d, dim / 4);
+    for (int64_t i = 0; i < 8; i++) {
+        to->step[first + at + i] = step[i];
+        to->offset[first + at + i] = -128 * sum[i];
+        to->coarsest[first / PANEL] = larger(to->coarsest[first / PANEL], step[i]);
+    }
+}
+
+/* Returns the largest squared length of the panel's keys; NaN when one of them is. bytes: NULL, or where they
+ * go too. */
+static float pack_keys(uint32_t *to, const key_bytes *bytes, const attention_args *a, int64_t b, int64_t h,
+                       int64_t first)
+{
+    float longest = 0, step[8];
+    int32_t sum[8];
     uint32_t rows[8 * ATTENTION_MAX_DIM / 2] __attribute__((aligned(32)));
+    uint32_t narrow[8 * ATTENTION_MAX_DIM / 4] __attribute__((aligned(32)));
     float turned[ATTENTION_MAX_DIM];
     const float *k = a->k + b * a->k_batch + h * a->dim;
     int64_t pairs = a->dim / 2;
 
+    if (bytes)
+        bytes->coarsest[first / PANEL] = 0;
     for (int64_t j = first; j < first + PANEL; j += 8) {
         for (int64_t i = 0; i < 8; i++) {
             if (j + i < a->nk) {
@@ -51,12 +110,16 @@ static float pack_keys(uint32_t *to, const attention_args *a, int64_t b, int64_t
                 float length = squared_length(turned, a->dim);
                 longest = larger(longest, length);
                 narrow_row(rows + i * pairs, turned, a->dim);
+                if (bytes)
+                    sum[i] = round_row(narrow + i * a->dim / 4, step + i, turned, a->dim);
             } else {
                 memset(rows + i * pairs, 0, (size_t)pairs * sizeof *rows);
             }
         }
         for (int64_t d = 0; d < pairs; d += 8)
             transpose8((float *)to + d * PANEL + j - first, PANEL, (const float *)rows + d, pairs);
+        if (bytes)
+            place_bytes(bytes, narrow, step, sum, first, j - first, a->dim);
     }
     return longest;
 }
@@ -83,7 +146,16 @@ static void pack_values(uint32_t *to, const attention_args *a, const attention_l
         }
 }
 
-static void pack_queries(workspace *w, const task *t)
+static void round_query(workspace *w, int64_t r, const float *row, int64_t dim)
+{
+    uint32_t *to = w->bytes + r * dim / 4;
+
+    round_row(to, w->step + r, row, dim);
+    for (int64_t d = 0; d < dim / 4; d++)
+        to[d] ^= 0x80808080;
+}
+
+static void pack_queries(workspace *w, const task *t, bool bytes)
 {
     const attention_args *a = t->a;
     const float *q = a->q + t->b * a->q_batch + t->h * a->dim;
@@ -95,8 +167,12 @@ static void pack_queries(workspace *w, const task *t)
         if (r < t->rows) {
             turn(turned, q + i * a->q_stride, angles(a, i, a->nq), a->scale * LOG2_E, a->dim);
             narrow_row(w->q + r * pairs, turned, a->dim);
+            if (bytes)
+                round_query(w, r, turned, a->dim);
         } else {
             memset(w->q + r * pairs, 0, (size_t)pairs * sizeof *w->q);
+            if (bytes)
+                round_query(w, r, (float[ATTENTION_MAX_DIM]){0}, a->dim);
         }
         w->top[r] = -INFINITY;
         w->sum[r] = 0;
@@ -249,23 +325,85 @@ static void weigh_part(uint32_t *p, float *sums, const float *low, const uint32_
     }
 }
 
-/* Puts minus the bound of each query into w->top. false: there is none, or it is too large. */
-static bool find_bounds(workspace *w, const task *t)
+/* out [TILE_ROWS][PANEL]: sums of products of bytes, which are exact. Left in registers, gcc 12 would spill them. */
+static __attribute__((noinline, target("avx512vnni"))) void add_bytes(int32_t *out, const uint32_t *q,
+                                                                      const uint32_t *panel, const int32_t *offset,
+                                                                      int64_t fours)
+{
+    vec sum[TILE_ROWS][TILE_VECS];
+
+    UNROLL
+    for (int r = 0; r < TILE_ROWS; r++)
+        UNROLL
+        for (int c = 0; c < TILE_VECS; c++)
+            sum[r][c] = v_load((const float *)(const void *)(offset + c * VL));
+    for (int64_t k = 0; k < fours; k++) {
+        __m512i column[TILE_VECS];
+        UNROLL
+        for (int c = 0; c < TILE_VECS; c++)
+            column[c] = _mm512_loadu_si512(panel + k * PANEL + c * VL);
+        UNROLL
+        for (int r = 0; r < TILE_ROWS; r++) {
+            __m512i x = _mm512_set1_epi32((int)q[r * fours + k]);
+            UNROLL
+            for (int c = 0; c < TILE_VECS; c++)
+                sum[r][c] = (vec)_mm512_dpbusd_epi32((__m512i)sum[r][c], x, column[c]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < TILE_ROWS; r++)
+        UNROLL
+        for (int c = 0; c < TILE_VECS; c++)
+            v_store((float *)(void *)(out + r * PANEL + c * VL), sum[r][c]);
+}
+
+/* Weights and their sums from sums of bytes; step: of the panel's keys. */
+static void weigh_bytes(uint32_t *p, float *sums, const float *low, const int32_t *sum, const float *q_step,
+                        const float *step)
+{
+    const __m512i ones = _mm512_set1_epi32(0x3f803f80);
+
+    for (int c = 0; c < PANEL; c += 2 * VL) {
+        vec first = v_load(step + c), second = v_load(step + c + VL);
+        for (int r = 0; r < TILE_ROWS; r++) {
+            vec worth = v_set(q_step[r]), start = v_set(low[r]);
+            vec a = v_mul(_mm512_cvtepi32_ps(_mm512_load_si512(sum + r * PANEL + c)), first);
+            vec b = v_mul(_mm512_cvtepi32_ps(_mm512_load_si512(sum + r * PANEL + c + VL)), second);
+            a = exp2_bounded(v_fma(a, worth, start));
+            b = exp2_bounded(v_fma(b, worth, start));
+            __m512bh two = _mm512_cvtne2ps_pbh(b, a);
+            _mm512_storeu_si512(p + (r * ROW + c) / 2, (__m512i)two);
+            v_store(sums + r * VL, _mm512_dpbf16_ps(v_load(sums + r * VL), two, (__m512bh)ones));
+        }
+    }
+}
+
+/* Variance of a score (in powers of two) from which 8 bits are too few: weights would be off by 9 %, one with another. */
+#define COARSE_MOST (1.0f / 64)
+
+/* Puts minus the bound of each query into w->top. false: there is none, or it is too large. *bytes, if it was set: do
+ * they suffice? Rounding to steps of s makes an error with the variance s^2 / 12. */
+static bool find_bounds(workspace *w, const task *t, bool *bytes)
 {
     const attention_args *a = t->a;
     const float *lengths = (const float *)t->keys + t->l->slice_floats - t->l->length_floats;
-    float key = 0, q[ATTENTION_MAX_DIM];
+    const float *steps = *bytes ? bytes_of(t->keys, t->l, a->dim).coarsest : NULL;
+    float key = 0, step = 0, q[ATTENTION_MAX_DIM];
 
     if (a->causal || a->key_mask || a->bias_x)
         return false;
     for (int64_t i = 0; i < (a->nk + PANEL - 1) / PANEL; i++)
         key = larger(key, lengths[i]);
+    for (int64_t i = 0; steps && i < a->nk / PANEL; i++)
+        step = larger(step, steps[i]);
     for (int64_t r = 0; r < t->padded; r++) {
         for (int64_t d = 0; d < a->dim; d += VL)
             v_store(q + d, widen(w->q + (r * a->dim + d) / 2));
-        w->top[r] = -1.01f * sqrtf(key * squared_length(q, a->dim));
+        float length = squared_length(q, a->dim);
+        w->top[r] = -1.01f * sqrtf(key * length);
         if (!(w->top[r] > -BOUND_MOST))
             return false;
+        *bytes = *bytes && length * step * step + key * w->step[r] * w->step[r] < 12 * COARSE_MOST;
     }
     return true;
 }
@@ -284,13 +422,26 @@ static void weigh_rows(workspace *w, const task *t, const uint32_t *panel, int64
     }
 }
 
+/* The same from bytes, for whole panels; the panel begins at key `first`. */
+static void weigh_byte_rows(workspace *w, const task *t, int64_t first, int64_t at)
+{
+    int64_t fours = t->a->dim / 4;
+    key_bytes keys = bytes_of(t->keys, t->l, t->a->dim);
+    int32_t sum[TILE_ROWS * PANEL] __attribute__((aligned(64)));
+
+    for (int64_t r = 0; r < t->padded; r += TILE_ROWS) {
+        add_bytes(sum, w->bytes + r * fours, keys.k + first * fours, keys.offset + first, fours);
+        weigh_bytes(w->p + (r * ROW + at) / 2, w->tops + r * VL, w->top + r, sum, w->step + r, keys.step + first);
+    }
+}
+
 /* false: not done. */
-static bool attend_bounded(workspace *w, const task *t)
+static bool attend_bounded(workspace *w, const task *t, bool bytes)
 {
     int64_t pairs = t->a->dim / 2, nk = t->a->nk;
     float once[TASK_ROWS], *sums = w->tops;
 
-    if (!find_bounds(w, t))
+    if (!find_bounds(w, t, &bytes))
         return false;
     for (int64_t r = 0; r < t->padded; r++) {
         v_store(sums + r * VL, v_zero());
@@ -300,7 +451,10 @@ static bool attend_bounded(workspace *w, const task *t)
     for (int64_t first = 0; first < nk; first += KEYS) {
         int64_t n = least(KEYS, nk - first);
         for (int64_t at = 0; at < n; at += PANEL)
-            weigh_rows(w, t, (const uint32_t *)t->keys + (first + at) * pairs, at, least(PANEL, n - at));
+            if (bytes)
+                weigh_byte_rows(w, t, first + at, at);
+            else
+                weigh_rows(w, t, (const uint32_t *)t->keys + (first + at) * pairs, at, least(PANEL, n - at));
         gather_values(w, t, (const uint32_t *)t->values + first / 2 * t->l->width, n);
     }
     for (int64_t r = 0; r < t->padded; r++) {
@@ -313,16 +467,16 @@ static bool attend_bounded(workspace *w, const task *t)
     return true;
 }
 
-static void attend(const task *t)
+static void attend(const task *t, bool bytes)
 {
     const attention_args *a = t->a;
     int64_t limit = a->causal ? least(a->nk, t->first + t->rows) : a->nk;
     workspace w;
 
-    pack_queries(&w, t);
-    if (attend_bounded(&w, t))
+    pack_queries(&w, t, bytes);
+    if (attend_bounded(&w, t, bytes))
         return;
-    pack_queries(&w, t);
+    pack_queries(&w, t, false);
     for (int64_t first = 0; first < limit; first += KEYS) {
         int64_t n = least(KEYS, limit - first);
         for (int64_t r = 0; r < t->padded; r++)
@@ -341,7 +495,8 @@ static void attend(const task *t)
 /* ---- waves ---- */
 
 /* A slice takes no more room than in f32: keys and values half of it, bias at the same place. */
-static void pack_wave(const attention_args *a, const attention_layout *l, float *scratch, int64_t slice, int64_t count)
+static void pack_wave(const attention_args *a, const attention_layout *l, float *scratch, int64_t slice, int64_t count,
+                      bool bytes)
 {
     int64_t panels = l->keys / PANEL;
 
@@ -351,7 +506,9 @@ static void pack_wave(const attention_args *a, const attention_layout *l, float 
                 first = item % panels * PANEL;
         float *to = scratch + s * l->slice_floats;
         uint32_t *keys = (uint32_t *)to, *values = keys + l->key_floats / 2;
-        to[l->slice_floats - l->length_floats + item % panels] = pack_keys(keys + first * a->dim / 2, a, b, h, first);
+        key_bytes narrow = bytes_of(to, l, a->dim);
+        to[l->slice_floats - l->length_floats + item % panels] =
+            pack_keys(keys + first * a->dim / 2, bytes ? &narrow : NULL, a, b, h, first);
         pack_values(values + first / 2 * l->width, a, l, b, h, first);
         if (a->bias_x) {
             int64_t each = (a->nq + panels - 1) / panels;
@@ -360,14 +517,14 @@ static void pack_wave(const attention_args *a, const attention_layout *l, float 
     }
 }
 
-static void attention_bf16(const attention_args *a)
+static void attend_all(const attention_args *a, bool bytes)
 {
     attention_layout l = attention_layout_of(a);
     int64_t rows = task_rows(a->nq), tasks = (a->nq + rows - 1) / rows;
 
     for (int64_t slice = 0; slice < l.slices; slice += l.wave) {
         int64_t count = least(l.wave, l.slices - slice);
-        pack_wave(a, &l, a->scratch, slice, count);
+        pack_wave(a, &l, a->scratch, slice, count, bytes);
 #pragma omp parallel for schedule(dynamic, 1)
         for (int64_t item = 0; item < count * tasks; item++) {
             int64_t s = item / tasks;
@@ -377,7 +534,7 @@ static void attention_bf16(const attention_args *a)
                       a->bias_x ? packed + l.key_floats + l.value_floats : NULL};
             t.rows = least(rows, a->nq - t.first);
             t.padded = (t.rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-            attend(&t);
+            attend(&t, bytes);
         }
     }
 }
@@ -388,11 +545,22 @@ static void attention_either(const attention_args *a)
     if (a->dim % 16 || a->v_dim % 16)
         avx512_attention(a);
     else
-        attention_bf16(a);
+        attend_all(a, false);
+}
+
+/* Where nothing would be computed from bytes, none are made. */
+static void attention_bytes(const attention_args *a)
+{
+    if (a->dim % 32 || a->v_dim % 16 || a->causal || a->key_mask || a->bias_x || a->nk % PANEL)
+        attention_either(a);
+    else
+        attend_all(a, true);
 }
 
 void kernels_fill_avx512_bf16(kernels *k)
 {
-    k->attention_bf16 = attention_either;
+    k->attention_bf16 = k->attention_int8 = attention_either;
+    if (__builtin_cpu_supports("avx512vnni"))
+        k->attention_int8 = attention_bytes;
     k->winograd_bf16 = avx512_bf16_winograd;
 }

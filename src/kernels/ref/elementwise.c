@@ -160,6 +160,7 @@ void kernels_fill_ref(kernels *k)
         .group_norm = ref_group_norm,
         .attention = ref_attention,
         .attention_bf16 = ref_attention,
+        .attention_int8 = ref_attention,
         .quantize = ref_quantize,
         .product_int8 = ref_product_int8,
         .winograd = ref_winograd,

@@ -263,7 +263,7 @@ void kernels_fill_avx2(kernels *k)
     k->norm = LEVEL(norm);
     k->norm_backward = LEVEL(norm_backward);
     k->group_norm = LEVEL(group_norm);
-    k->attention = k->attention_bf16 = LEVEL(attention);
+    k->attention = k->attention_bf16 = k->attention_int8 = LEVEL(attention);
     k->quantize = LEVEL(quantize);
 #if !defined(__AVX512F__)
     k->product_int8 = LEVEL(product_int8);
