@@ -341,6 +341,12 @@ uint64_t weights_stamp(const weights *w)
     return h;
 }
 
+void weights_rest(const weights *w)
+{
+    for (size_t i = 0; i < w->map_count; i++)
+        file_map_drop(w->maps[i].data, w->maps[i].size);
+}
+
 const char *weights_path(const weights *w)
 {
     return w->path;

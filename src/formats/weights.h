@@ -27,6 +27,8 @@ const char   *weights_metadata(const weights *w, const char *key);
 
 /* A hash of size, time of change and number of every file behind `w`: another one when a file was written again. */
 uint64_t weights_stamp(const weights *w);
+/* Pages that were looked at need not stay in memory: they are read again when touched. */
+void weights_rest(const weights *w);
 const char *weights_path(const weights *w);
 const char *weights_kind(const weights *w);      /* "torch zip", "safetensors", "safetensors, 4 shards", ... */
 /* What the file looks like, as a short phrase for a message: "SAM 3", "SAM 2", "a LoRA adapter", ... */

@@ -214,6 +214,8 @@ int native_open(native **out, const char *path, const native_options *o, samite_
         return code;
     }
     open_cache(n, o);
+    if (n->file)
+        weights_rest(n->file);
     *out = n;
     return 0;
 }
