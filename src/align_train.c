@@ -311,8 +311,9 @@ static void semantic(train_reference *t, const char *title, const targets *of, d
         }
         present += any;
     }
+    l->present = present;
     for (int p = 0; map && grad && room && all && p < of->prompts; p++)
-        loss_semantic(&l->semantic, &l->semantic_dice, grad + (int64_t)p * side * side, map + (int64_t)p * side * side,
+        loss_semantic(&l->semantic, &l->semantic_dice, &l->semantic_iou, grad + (int64_t)p * side * side, map + (int64_t)p * side * side,
                       side, all + p * pixels, of->side, present, scale, &official_weights, room);
     if (grad)
         compare_gradient(t, title, "semantic_seg", grad, n);

@@ -47,7 +47,7 @@ static void filter_free(filter *f)
 
 static bool filter_make(filter *f, int in, int out)
 {
-    double step = (double)in / out, wide = step > 1 ? step : 1;
+    double step = (double)in / out, wide = step > 1 ? step : 1, narrow = 1 / wide;     /* products, as PIL: ties hang on it */
     f->taps = (int)ceil(wide) * 2 + 1;
     f->first = malloc(sizeof(int) * (size_t)out);
     f->count = malloc(sizeof(int) * (size_t)out);
@@ -62,7 +62,7 @@ static bool filter_make(filter *f, int in, int out)
         f->first[i] = low;
         f->count[i] = high - low;
         for (int k = 0; k < high - low; k++) {
-            double d = fabs((k + low - center + 0.5) / wide);
+            double d = fabs((k + low - center + 0.5) * narrow);
             w[k] = d < 1 ? 1 - d : 0;
             sum += w[k];
         }

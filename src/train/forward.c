@@ -392,6 +392,7 @@ int batch_gradients(tapes *t, native *n, const batch *b, const forward_options *
 {
     *out = (step_losses){.layers = n->net->decoder.layers, .bad_image = -1, .bad_prompt = -1};
     batch_counts all = o->counts ? *o->counts : batch_count(b);
+    out->present = all.present;
     picture p = {.r = t->prompts, .masks = t->masks, .n = n, .b = b, .o = o, .losses = out, .present = all.present,
                  .norms = {fmax(1, all.objects), sqrt(all.prompts), (int)all.prompts}};
     int code = o->aids ? aids_begin(o->aids, err) : 0;

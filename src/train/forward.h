@@ -28,7 +28,8 @@ batch_counts batch_count(const batch *b);
 typedef struct step_losses {
     int        layers;
     loss_terms one[DECODER_MAX_LAYERS], many[DECODER_MAX_LAYERS];   /* many is already multiplied by its weight */
-    double     semantic, semantic_dice;
+    double     semantic, semantic_dice, semantic_iou;
+    double     present;        /* prompts of the whole batch with a mask */
     double     core;           /* what is minimised */
     int bad_image, bad_prompt; /* of the batch, where an answer was not finite (batch_gradients: SAMITE_FAILED); -1 */
 } step_losses;

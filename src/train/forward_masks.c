@@ -67,7 +67,8 @@ static void semantic_terms(picture *p, tensor *map, int b, mask_room *room)
     float *seed = run_seed(p->masks, map);
     union_of(&p->t, b, room->target);
     if (seed)
-        loss_semantic(&p->losses->semantic, &p->losses->semantic_dice, seed, map->data, (int)map->dim[1], room->target,
+        loss_semantic(&p->losses->semantic, &p->losses->semantic_dice, &p->losses->semantic_iou, seed, map->data,
+                      (int)map->dim[1], room->target,
                       p->t.side, p->present, p->norms.scale, p->o->weights, room->pixels);
 }
 

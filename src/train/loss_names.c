@@ -44,6 +44,9 @@ int losses_by_name(named_loss *out, const step_losses *l, const loss_weights *w,
     if (masks) {
         add_loss(out, &n, "loss_semantic_seg", "", l->semantic);
         add_loss(out, &n, "loss_semantic_dice", "", l->semantic_dice);
+        add_loss(out, &n, "miou_semantic_seg", "", l->present > 0 ? l->semantic_iou : 1);
+        add_loss(out, &n, "loss_semantic_presence", "", 0);     /* a loss that no configuration switches on */
+        add_loss(out, &n, "presence_acc", "", 0);
     }
     add_loss(out, &n, "core_loss", "", l->core);
     return n;

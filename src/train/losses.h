@@ -44,9 +44,10 @@ void corners_to_boxes(float *dboxes, const float *dcorners, int64_t n);
 void loss_mask(double *mask, double *dice, float *dlogits, const float *logits, int side, const uint8_t *target,
                int target_side, const loss_norms *n, const loss_weights *w, float *room);
 
-/* Map of one prompt against the union of its masks (alpha 0.6): as above; `present`: prompts with a non-empty union. */
-void loss_semantic(double *seg, double *dice, float *dlogits, const float *logits, int side, const uint8_t *target,
-                   int target_side, double present, double scale, const loss_weights *w, float *room);
+/* Map of one prompt against the union of its masks (alpha 0.6): as above; `present`: prompts with a non-empty union. *iou gets
+ * this prompt's share of their mean intersection over union. */
+void loss_semantic(double *seg, double *dice, double *iou, float *dlogits, const float *logits, int side,
+                   const uint8_t *target, int target_side, double present, double scale, const loss_weights *w, float *room);
 
 /* Bilinear enlargement of [side, side] to [to, to] (corners not aligned), and its transpose, which adds. */
 void enlarge(float *out, int to, const float *in, int side);

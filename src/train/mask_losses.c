@@ -51,6 +51,7 @@ void enlarge_backward(float *din, int side, const float *dout, int to)
 typedef struct pixel_sums {
     double focal;            /* sum over pixels */
     double both, answered, wanted;   /* sums of s g, s, g */
+    double shared, either;           /* pixels inside the answer (s > 0.5) and the target, or one of them */
 } pixel_sums;
 
 static float softplus(float x)
@@ -76,6 +77,8 @@ static pixel_sums sum_pixels(float *slope, const float *logits, const uint8_t *t
         s.both += target[i] ? p : 0;
         s.answered += p;
         s.wanted += target[i] != 0;
+        s.shared += target[i] && logits[i] > 0;
+        s.either += target[i] || logits[i] > 0;
     }
     return s;
 }
@@ -108,8 +111,8 @@ void loss_mask(double *mask, double *dice, float *dlogits, const float *logits, 
              n->boxes_total;
 }
 
-void loss_semantic(double *seg, double *dice, float *dlogits, const float *logits, int side, const uint8_t *target,
-                   int target_side, double present, double scale, const loss_weights *w, float *room)
+void loss_semantic(double *seg, double *dice, double *iou, float *dlogits, const float *logits, int side,
+                   const uint8_t *target, int target_side, double present, double scale, const loss_weights *w, float *room)
 {
     int64_t pixels = (int64_t)target_side * target_side;
     float *big = room, *slope = room + pixels;
@@ -119,6 +122,7 @@ void loss_semantic(double *seg, double *dice, float *dlogits, const float *logit
     if (s.wanted == 0)
         return;
     *seg += s.focal / (double)pixels * share;
+    *iou += s.shared / s.either / present;
     *dice += share * add_gradient(dlogits, side, slope, big, target, target_side, &s, scale * share * w->semantic,
                                   scale * share * w->semantic_dice);
 }

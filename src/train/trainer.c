@@ -311,6 +311,15 @@ static bool validation_due(const trainer *t, int done)
     return every && done % every == 0 && !(done == 0 && t->c->skip_first_val);
 }
 
+static void log_best(trainer *t)
+{
+    json_t *o = json_object();
+    if (t->state.best >= 0)
+        json_object_set_new(o, "val_roboflow100/detection/coco_eval_bbox_AP", json_real(t->state.best));
+    trainer_place(t, o, "Trainer/steps_train");
+    train_log_object(t->log, "best_stats.json", t->state.step, o);
+}
+
 static int end_epoch(trainer *t, samite_error *err)
 {
     int done = t->state.epoch++;
@@ -331,8 +340,7 @@ static int end_epoch(trainer *t, samite_error *err)
     if (!code && path && last)
         trainer_say(t, "the trained %s is %s", f.a ? "adapter" : "model", path);
     if (!code && t->log)
-        train_log_object(t->log, "best_stats.json", t->state.step, json_pack("{s:f, s:i}", "best_box_AP", t->state.best,
-                                                                             "Trainer/epoch", done));
+        log_best(t);
     if (!code)
         code = write_page(t, last, err);
     free(path);

@@ -78,13 +78,13 @@ static int sum_losses(team *team, step_losses *l, samite_error *err)
     double *x = (double *)l->one;
     int code = 0;
     int n = (int)(sizeof(loss_terms) / sizeof(double)) * l->layers;
-    double rest[3] = {l->semantic, l->semantic_dice, l->core};
+    double rest[4] = {l->semantic, l->semantic_dice, l->semantic_iou, l->core};
     code = team_sum_doubles(team, x, n, err);
     if (!code)
         code = team_sum_doubles(team, (double *)l->many, n, err);
     if (!code)
-        code = team_sum_doubles(team, rest, 3, err);
-    l->semantic = rest[0], l->semantic_dice = rest[1], l->core = rest[2];
+        code = team_sum_doubles(team, rest, 4, err);
+    l->semantic = rest[0], l->semantic_dice = rest[1], l->semantic_iou = rest[2], l->core = rest[3];
     return code;
 }
 
