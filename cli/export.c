@@ -108,6 +108,32 @@ static export_fn format_of(const char *name)
     return NULL;
 }
 
+/* Options that mean nothing for this format are refused, not passed over. */
+static int check_options(const export_settings *s, export_fn write, samite_error *err)
+{
+    bool onnx = write == samite_export_onnx;
+    if (s->check && write == samite_export_paddle)
+        return fail(err, SAMITE_USAGE, "--check does not work for paddle");
+    if (s->points < 0 && !onnx)
+        return fail(err, SAMITE_USAGE, "--points dynamic works for onnx: give a number");
+    if (s->batch && !onnx)
+        return fail(err, SAMITE_USAGE, "--batch works for onnx");
+    if (s->type && !strcmp(s->type, "f16") && !onnx)
+        return fail(err, SAMITE_USAGE, "--dtype f16 works for onnx%s",
+                    write == samite_export_ascend ? "; for ascend --precision says what the chip computes in" : "");
+    if (s->weights && write == samite_export_paddle)
+        return fail(err, SAMITE_USAGE, "--weights works for onnx and ascend: parameters of paddle have their own file");
+    if ((s->soc || s->precision || s->aipp) && write != samite_export_ascend)
+        return fail(err, SAMITE_USAGE, "--soc, --precision and --aipp work for ascend");
+    if ((s->by || s->library) && !s->check)
+        return fail(err, SAMITE_USAGE, "--by and --ort go with --check");
+    if (s->parts && !*s->parts)
+        return fail(err, SAMITE_USAGE, "--parts names no part: image, text, grounding, click, memory");
+    if (!s->out)
+        return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
+    return SAMITE_OK;
+}
+
 static int export_model(const export_settings *s, const char *format, samite_error *err)
 {
     export_fn write = format_of(format);
@@ -116,15 +142,10 @@ static int export_model(const export_settings *s, const char *format, samite_err
     bool begun = false;
     if (!write)
         return fail(err, SAMITE_USAGE, "\"%s\" is no format: onnx, paddle or ascend", format);
-    if (s->check && write == samite_export_paddle)
-        return fail(err, SAMITE_USAGE, "--check does not work for paddle");
-    if (s->points < 0 && write != samite_export_onnx)
-        return fail(err, SAMITE_USAGE, "--points dynamic works for onnx: give a number");
-    if (s->batch && write != samite_export_onnx)
-        return fail(err, SAMITE_USAGE, "--batch works for onnx");
-    if (!s->out)
-        return fail(err, SAMITE_USAGE, "say where the files shall go: --out DIR");
-    int code = parts_from(&o.parts, s->parts, err);
+    int code = check_options(s, write, err);
+    if (code)
+        return code;
+    code = parts_from(&o.parts, s->parts, err);
     if (!code)
         code = open_model(&m, &s->engine, err);
     if (code)

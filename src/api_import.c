@@ -14,6 +14,7 @@
 #include "runtime/config_file.h"
 
 #define MOST_FILES 64
+#define SOURCE_KEY "samite.source"
 
 /* One exported file, or a program with its parameters. */
 typedef struct imported {
@@ -213,12 +214,22 @@ static int guess_config(importing *m)
                 "a model of the same sizes with --base, or the folder with the other exported files", m->file[0].path);
 }
 
+/* Do two files say different things about themselves? */
+static bool notes_differ(const imported *a, const imported *b, const char *key)
+{
+    const char *x = note_of(a, key), *y = note_of(b, key);
+    return x && y && strcmp(x, y) != 0;
+}
+
 static int find_config(importing *m)
 {
     const imported *first = NULL;
     for (int i = 0; i < m->files; i++) {
-        const char *text = note_of(&m->file[i], CONFIG_KEY), *before = first ? note_of(first, CONFIG_KEY) : NULL;
-        if (text && before && strcmp(text, before) != 0)
+        const char *text = note_of(&m->file[i], CONFIG_KEY);
+        if (text && first && notes_differ(&m->file[i], first, SOURCE_KEY))
+            return fail(m->err, SAMITE_INPUT, "%s was written from %s, %s from %s: they are files of different models",
+                        m->file[i].path, note_of(&m->file[i], SOURCE_KEY), first->path, note_of(first, SOURCE_KEY));
+        if (text && first && notes_differ(&m->file[i], first, CONFIG_KEY))
             return fail(m->err, SAMITE_INPUT, "%s is of another model or size than %s; export all parts again, from one "
                         "model", m->file[i].path, first->path);
         if (text && !first)

@@ -446,6 +446,20 @@ class Answers(Case):
                            env=environment("formula:tiny"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600)
         self.assertEqual((r.returncode, b"standard input" in r.stderr), (3, True), r.stderr)
 
+    def test_export_options_that_do_not_apply(self):
+        """An option that means nothing for the format is refused, and nothing is written."""
+        out = self.path("parts")
+        for said, args in (("--dtype f16", ["paddle", "--dtype", "f16"]),
+                           ("--precision", ["ascend", "--soc", "Ascend310P3", "--dtype", "f16"]),
+                           ("work for ascend", ["onnx", "--soc", "Ascend310P3"]),
+                           ("work for ascend", ["paddle", "--aipp"]), ("--weights", ["paddle", "--weights", "inside"]),
+                           ("--check", ["onnx", "--by", "openvino"]), ("--check", ["onnx", "--ort", "lib.so"]),
+                           ("names no part", ["onnx", "--parts", ""]),
+                           ("none of", ["onnx", "--parts", "image,foo"])):
+            with self.subTest(args):
+                self.fails(2, said, "export", *args, "--out", out)
+                self.assertFalse(os.path.exists(out))
+
     def test_file_size_limit(self):
         """ulimit -f: an error like a full disk, no signal, nothing left."""
         for args in (["convert", "formula:tiny", self.path("m.pt")],

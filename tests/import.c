@@ -141,13 +141,36 @@ static void cut_and_mixed_files(void **state)
     refused(where, "damaged pickle");
 }
 
+/* Copies a file in which some bytes become others, as many. */
+static void copy_changed(const char *to, const char *from, const char *old, const char *new)
+{
+    uint8_t *data;
+    size_t size;
+    assert_int_equal(file_read(&data, &size, from, (size_t)1 << 30, NULL), 0);
+    uint8_t *at = memmem(data, size, old, strlen(old));
+    assert_non_null(at);
+    memcpy(at, new, strlen(old));
+    FILE *f = fopen(to, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    fclose(f);
+    free(data);
+}
+
 static void other_models(void **state)
 {
-    char where[64], small[64];
+    char where[64], small[64], third[64];
     make_folder(where);
     copy_file(path_of(where, "a.onnx"), path_of(folder, "text_encoder.onnx"), SIZE_MAX);
     copy_file(path_of(where, "b.onnx"), path_of(other, "text_encoder.onnx"), SIZE_MAX);
     refused(where, "different models");
+    copy_file(path_of(where, "b.onnx"), path_of(other, "grounding_head.onnx"), SIZE_MAX);     /* nothing in common */
+    refused(where, "different models");
+    export_to(third, "formula:tiny,seed=6", 0);
+    copy_file(path_of(where, "a.onnx"), path_of(other, "text_encoder.onnx"), SIZE_MAX);
+    copy_changed(path_of(where, "b.onnx"), path_of(third, "text_encoder.onnx"), "tiny,seed=6", "tiny,seed=5");
+    refused(where, "has other numbers");
+    copy_file(path_of(where, "a.onnx"), path_of(folder, "text_encoder.onnx"), SIZE_MAX);
     make_folder(small);
     samite_options o = SAMITE_OPTIONS_INIT;
     samite_error e = {0};
