@@ -92,12 +92,12 @@ int samite_training_help(char **out, samite_error *err)
 #define PICTURES_LOOKED_AT 1000
 #define USUAL_RATE 0.6            /* of the matrix rate that training reaches */
 
-/* Missing, broken and stretched pictures become rows. */
+/* Missing, broken and stretched pictures become rows. Made-up scenes have no files. */
 static int check_pictures(samite_training *t, samite_progress_fn progress, void *user, samite_error *err)
 {
     train_set *s = &t->trainer.set;
     int step = (s->chosen + PICTURES_LOOKED_AT - 1) / PICTURES_LOOKED_AT;
-    for (int i = 0; i < s->chosen; i++) {
+    for (int i = 0; i < s->chosen && !s->scenes; i++) {
         int32_t image = s->order[i];
         char *path = train_set_picture(s, image);
         pixels px = {0};

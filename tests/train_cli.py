@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,97 @@ def dry_run(place):
         check(word in said, "dry run does not say %r:\n%s" % (word, said))
     check(not os.path.exists(place + "/dry"), "a dry run writes files")
     check("trainer.max_epochs" in run("train", "--settings"), "settings are not listed")
+
+
+def sprites(path):
+    """A sprite file of two names, plain squares."""
+    header, data = {}, b""
+    for k, name in enumerate(("dog", "cat")):
+        for i in range(3):
+            pixels = bytes([80 * k + 10 * i + 40, 200 - 60 * k, 40 * i, 255]) * (32 * 32)
+            header["%s%s/%d" % ("held/" if i == 2 else "", name, i)] = {
+                "dtype": "U8", "shape": [32, 32, 4], "data_offsets": [len(data), len(data) + len(pixels)]}
+            data += pixels
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def configs(place):
+    """Every ready configuration is taken, and what a run saves of it means the same again."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "configs")
+    names = sorted(os.listdir(folder))
+    check(len(names) >= 10, "configurations are missing")
+    sprites(place + "/sprites.safetensors")
+    scenes = ["-m", "formula:tiny", "-j", "1", "--set", "scenes=" + place + "/sprites.safetensors"]
+    for name in names:
+        more = scenes if name.startswith("demo_") else COMMON
+        said = run("train", os.path.join(folder, name), *more, "--dry-run", "--out", place + "/dry")
+        check("steps per epoch" in said and "memory, about" in said, name)
+    words = [*COMMON, "--epochs", "1", "--set", "optim.lr_transformer=3e-5", "--set", "skip_saving_ckpts=true"]
+    run("train", os.path.join(folder, "with_masks.yaml"), *words, "--out", place + "/first")
+    run("train", place + "/first/config_resolved.yaml", "--out", place + "/second")
+    one, two = (open(place + d + "/config_resolved.yaml").read() for d in ("/first", "/second"))
+    check(float(re.search("lr_transformer: (.*)", one)[1]) == 3e-5, "the resolved file lacks what --set said")
+    check(one.replace("/first", "") == two.replace("/second", ""), "the resolved file means something else")
+    first, second = (json.loads(open(place + d + "/logs/train_stats.json").readline()) for d in ("/first", "/second"))
+    check(first == second and len(first) > 30, "a run from the resolved file is another one")
+
+
+def tensors(path):
+    """Tensors of a safetensors file in f32 by name, with their shapes."""
+    with open(path, "rb") as f:
+        data = f.read()
+    size = struct.unpack("<Q", data[:8])[0]
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            check(t["dtype"] == "F32", name + " is not f32")
+            begin, end = t["data_offsets"]
+            yield name, t["shape"], array.array("f", data[8 + size + begin:8 + size + end])
+
+
+def merged_layer(base, merged, down, up, scale):
+    """Furthest that merged is from base + scale * up down, and how far the change goes."""
+    (rank, inner), a = down
+    (outer, _), b = up
+    far = change = 0
+    for i in range(outer):
+        for j in range(inner):
+            add = scale * sum(b[i * rank + k] * a[k * inner + j] for k in range(rank))
+            far = max(far, abs(base[i * inner + j] + add - merged[i * inner + j]))
+            change = max(change, abs(add))
+    return far, change
+
+
+def merge(place):
+    """What `samite merge` writes is base + alpha / rank * up down, and the base where there is no adapter."""
+    base, out, result = place + "/base.safetensors", place + "/lora", place + "/merged.safetensors"
+    run("start", "--size", "tiny", "--seed", "3", "-o", base)
+    run("train", *COMMON, "-m", base, "--lora", "2", "--set", "alpha=3", "--epochs", "3", "--set", "lr_transformer=1e-2",
+        "--set", "lr_vision_backbone=1e-2", "--set", "lr_language_backbone=1e-2", "--out", out)
+    adapter = out + "/checkpoints/checkpoint_3.adapter.safetensors"
+    run("merge", base, adapter, "-o", result)
+    parts = {name: (shape, data) for name, shape, data in tensors(adapter)}
+    before, after = ({n: d for n, _, d in tensors(p)} for p in (base, result))
+    check(sorted(before) == sorted(after), "other tensors than before")
+    layers = sorted({n.rsplit(".lora_", 1)[0] for n in parts})
+    check(len(layers) * 2 == len(parts) and len(layers) > 50, "layers of the adapter")
+    touched = set()
+    for layer in layers:
+        name, first = layer + ".weight", 0
+        if name not in before:      # the three projections of an attention are rows of one tensor
+            stem, part = re.fullmatch(r"(.*in_proj)(?:_([qkv]))?", layer).groups()
+            name = stem + "_weight"
+            first = "qkv".index(part or "q")
+        touched.add(name)
+        down, up = parts[layer + ".lora_A.weight"], parts[layer + ".lora_B.weight"]
+        size = down[0][1] * up[0][0]
+        piece = slice(first * size, (first + 1) * size)
+        far, change = merged_layer(before[name][piece], after[name][piece], down, up, 3 / 2)
+        check(far < 1e-6, "%s: merged weights are off by %g" % (layer, far))
+        check(change > 1e-5 or not any(up[1]), "%s: the adapter changes nothing" % layer)
+    check(all(before[n] == after[n] for n in before if n not in touched), "a tensor without adapter changed")
 
 
 def mistakes(place):
@@ -167,8 +259,6 @@ def processes_that_die(place):
           "a process that fails says why and ends all:\n" + said)
 
 
-
-
 def mpi_built():
     r = subprocess.run([SAMITE, "train", *COMMON, "--set", "backend=mpi", "--dry-run"], capture_output=True, text=True)
     return r.returncode == 0
@@ -188,7 +278,8 @@ def validation(place):
 def main():
     place = tempfile.mkdtemp()
     try:
-        for part in (dry_run, mistakes, interrupted, interrupted_twice, not_enough_memory, processes, processes_that_die, validation):
+        for part in (dry_run, configs, merge, mistakes, interrupted, interrupted_twice, not_enough_memory, processes,
+                     processes_that_die, validation):
             part(place)
     finally:
         shutil.rmtree(place)
