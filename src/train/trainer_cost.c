@@ -1,10 +1,13 @@
 /* trainer_cost.c - memory and work of a training, from a trace of the network. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "train/trainer.h"
+
+#define MATCHES 5          /* of an object: one query, and four in the one-to-many half */
 
 /* Parts that are computed again in backward instead of kept. */
 static bool is_block(const char *part)
@@ -31,10 +34,11 @@ static void end_block(tally *a, bool checkpoints)
     a->block = a->last = 0;
 }
 
-/* Values and, twice where an activation is inside, what backward needs of them. */
-static void add_nodes(tally *a, const run *r, bool checkpoints)
+/* Of the nodes from `first` on: values and, twice where an activation is inside, what backward needs of them. Returns
+ * where the next nodes begin. */
+static size_t add_nodes(tally *a, const run *r, size_t first, bool checkpoints)
 {
-    for (size_t i = 0; i < run_nodes(r); i++) {
+    for (size_t i = first; i < run_nodes(r); i++) {
         const op_node *n = run_node(r, i);
         if (strcmp(a->part, n->part) != 0) {
             end_block(a, checkpoints);
@@ -50,52 +54,66 @@ static void add_nodes(tally *a, const run *r, bool checkpoints)
         a->again += is_block(n->part) ? n->flops : 0;
     }
     end_block(a, checkpoints);
+    return run_nodes(r);
 }
 
-static int trace(tally *a, const trainer *t, bool picture, int prompts, samite_error *err)
+/* A value like the first row of x. */
+static tensor *one_row(run *r, const tensor *x)
+{
+    int64_t dim[MAX_AXES];
+    memcpy(dim, x->dim, sizeof dim);
+    dim[0] = 1;
+    return run_input(r, NULL, x->axes, dim);
+}
+
+/* The three tapes of a pass (forward.h): a picture, the prompts asked of it together, the mask of one of them. */
+typedef struct traced { tally picture, prompts, mask; } traced;
+
+static void trace_mask(run *r, const sam3 *net, const encoded_image *e, const grounded *g, int matches)
+{
+    tensor *level[] = {one_row(r, e->level[0]), one_row(r, e->level[1])};
+    tensor *pixels = seghead_pixels(r, &net->seghead, level, one_row(r, g->memory), one_row(r, g->prompt),
+                                    g->mask ? one_row(r, g->mask) : NULL);
+    seghead_masks(r, &net->seghead, pixels, run_input(r, NULL, 3, (int64_t[]){1, matches, net->c.d}));
+    seghead_semantic(r, &net->seghead, pixels);
+}
+
+static int trace(traced *out, const trainer *t, int prompts, int matches, samite_error *err)
 {
     const sam3 *net = t->n->net;
     int64_t side = net->c.image, n = net->c.context < 8 ? net->c.context : 8;
+    bool trunk_learns = t->parts >> PART_TRUNK & 1, twice = t->c->checkpointing;
     run *r = run_open(&(run_options){.mode = TRACE}, err);
     encoded_image e;
     grounded g;
     if (!r)
         return SAMITE_RESOURCE;
     run_set_drop(r, (drop_options){.rate = (float)t->c->dropout,
-                                   .path_rate = t->parts >> PART_TRUNK & 1 ? (float)t->c->drop_path : 0});
+                                   .path_rate = trunk_learns ? (float)t->c->drop_path : 0});
     sam3_encode_image(r, net, run_input(r, NULL, 4, (int64_t[]){1, side, side, 3}), false, &e);
-    size_t before = run_nodes(r);
-    if (!picture) {
+    size_t at = run_ok(r) ? add_nodes(&out->picture, r, 0, twice) : 0;
+    if (prompts && run_ok(r)) {
         tensor *words = text_forward(r, &net->text, run_indices(r, NULL, 2, (int64_t[]){prompts, n}));
         tensor *mask = run_constant(r, 2, (int64_t[]){prompts, n});
         sam3_ground_with(r, net, &e, words, mask, NULL, &(decoder_options){true, true}, &g);
-        if (t->c->masks)
-            seghead_semantic(r, &net->seghead, seghead_pixels(r, &net->seghead, e.level, g.memory, g.prompt, g.mask));
+        at = run_ok(r) ? add_nodes(&out->prompts, r, at, twice) : at;
+        if (t->c->masks && run_ok(r))
+            trace_mask(r, net, &e, &g, matches);
+        if (run_ok(r))
+            add_nodes(&out->mask, r, at, false);
     }
     int code = run_status(r, err);
-    tally all = {0}, head = {0};
-    if (!code)
-        add_nodes(&all, r, t->c->checkpointing);
     run_close(r);
-    if (picture || code) {
-        *a = all;
-        return code;
-    }
-    (void)before;
-    code = trace(&head, t, true, 0, err);
-    *a = (tally){.kept = all.kept - head.kept,
-                 .largest = all.largest,
-                 .flops = all.flops - head.flops,
-                 .again = all.again - head.again};
     return code;
 }
 
-int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
+static uint64_t larger(uint64_t a, uint64_t b)
 {
-    tally picture, head;
-    int prompts = t->set.prompt_count, chunk = t->c->prompts_per_pass;
-    chunk = chunk > 0 && chunk < prompts ? chunk : prompts;
-    *out = (train_cost){0};
+    return a > b ? a : b;
+}
+
+static void count_numbers(const trainer *t, train_cost *out)
+{
     for (int i = 0; i < t->o.count; i++)
         out->learners += tensor_count(&t->o.item[i].e->p.t);
     for (size_t i = 0; i < t->n->net->all.count; i++) {
@@ -103,24 +121,36 @@ int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
         if (!e->missing && !e->p.trainable && e->part <= (t->c->masks ? PART_MASK_HEAD : PART_DECODER))
             out->frozen += tensor_count(&e->p.t);
     }
-    int code = trace(&picture, t, true, 0, err);
-    if (!code)
-        code = trace(&head, t, false, chunk, err);
+}
+
+int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
+{
+    traced tape = {0};
+    int prompts = t->scenes ? t->scenes->prompts : t->set.prompt_count, chunk = t->c->prompts_per_pass;
+    long positive = 0, negative = 0;
+    chunk = chunk > 0 && chunk < prompts ? chunk : prompts;
+    train_set_pairs(&t->set, &positive, &negative);
+    double pictures = t->set.chosen > 0 ? t->set.chosen : 1;
+    /* A scene shows about two thirds of what is asked for, once or twice. */
+    double shown = t->scenes ? prompts * 2 / 3.0 : (double)positive / pictures;
+    double objects = t->scenes || !positive ? 2 : (double)train_set_objects(&t->set) / (double)positive;
+    *out = (train_cost){0};
+    count_numbers(t, out);
+    int code = trace(&tape, t, chunk, (int)ceil(objects * MATCHES), err);
     if (code)
         return code;
     bool trunk_learns = t->parts >> PART_TRUNK & 1;
     double twice = t->c->checkpointing ? 1 : 0;
     out->weights = sizeof(float) * (uint64_t)(out->learners + out->frozen);
     out->learning = 3 * sizeof(float) * (uint64_t)out->learners;
-    out->activations = (trunk_learns ? picture.kept : picture.kept / 8) + head.kept +
-                       2 * (picture.largest > head.largest ? picture.largest : head.largest);
+    out->activations = (trunk_learns ? tape.picture.kept : tape.picture.kept / 8) + tape.prompts.kept +
+                       2 * larger(larger(tape.picture.largest, tape.prompts.largest), tape.mask.kept);
     out->batch = (uint64_t)t->share * 3 * sizeof(float) * (uint64_t)t->sampler.side * (uint64_t)t->sampler.side;
     if (t->c->masks)
-        out->batch += (uint64_t)t->share * (uint64_t)t->set.count / (uint64_t)t->set.chosen *
-                      (uint64_t)t->sampler.side * (uint64_t)t->sampler.side;
-    double chunks = (double)prompts / chunk;
-    out->flops = picture.flops * (trunk_learns ? 3 : 1) + twice * (trunk_learns ? picture.again : 0) +
-                 chunks * (3 * head.flops + twice * head.again);
+        out->batch += (uint64_t)((double)t->share * shown * objects * t->sampler.side * t->sampler.side);
+    double chunks = chunk ? (double)prompts / chunk : 0;
+    out->flops = tape.picture.flops * (trunk_learns ? 3 : 1) + twice * (trunk_learns ? tape.picture.again : 0) +
+                 chunks * (3 * tape.prompts.flops + twice * tape.prompts.again) + 3 * shown * tape.mask.flops;
     return 0;
 }
 
