@@ -192,6 +192,7 @@ static int score(const training_run *r, const char *model, const char *title, tr
     for (char *line = strtok_r(done.failures, "\n", &rest); line && !code && r->o->log; line = strtok_r(NULL, "\n", &rest))
         r->o->log(r->o->user, line);
     out->all = json_object();
+    out->pictures = code ? 0 : done.images + done.done_before;
     if (!code)
         code = evaluate(c, folder, SAMITE_IOU_BBOX, out, err);
     if (!code && c->masks)

@@ -271,7 +271,9 @@ def validation(place):
     for name in ("report.html", "logs/val_stats.json", "logs/train_stats.json", "config_resolved.yaml", "checkpoints/checkpoint_1.pt"):
         check(os.path.getsize(place + "/val/" + name) > 0, name)
     with open(place + "/val/logs/val_stats.json") as f:
-        check("Meters_train/val_roboflow100/detection/coco_eval_bbox_AP_50" in f.read(), "official keys")
+        lines = [json.loads(line) for line in f]
+    check("Meters_train/val_roboflow100/detection/coco_eval_bbox_AP_50" in lines[-1], "official keys")
+    check([line["Trainer/steps_val"] for line in lines] == [4, 8], "batches of validation so far")
     check("SAM 3" in run("info", "-m", place + "/val/checkpoints/checkpoint_1.pt"), "the result loads")
 
 

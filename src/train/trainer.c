@@ -175,11 +175,11 @@ static void tick(trainer *t, const step_result *r, double took, double cpu)
                              per_step * (double)(steps - t->state.step), trainer_memory()});
 }
 
-static void trainer_place(const trainer *t, json_t *o, const char *steps)
+static void trainer_place(const trainer *t, json_t *o, const char *name, int64_t steps)
 {
     json_object_set_new(o, "Trainer/where", json_real((double)t->state.epoch / t->c->epochs));
     json_object_set_new(o, "Trainer/epoch", json_integer(t->state.epoch - 1));
-    json_object_set_new(o, steps, json_integer(t->state.step));
+    json_object_set_new(o, name, json_integer(steps));
 }
 
 /* Means of the epoch by the official keys. */
@@ -197,7 +197,7 @@ static void log_epoch(trainer *t)
             json_object_set_new(o, "Losses/train_all_loss", json_real(mean));
     }
     json_object_set_new(o, "Losses/train_default_loss", json_real(0));
-    trainer_place(t, o, "Trainer/steps_train");
+    trainer_place(t, o, "Trainer/steps_train", t->state.step);
     trainer_say(t, "epoch %d of %d: mean loss %.4g", t->state.epoch, t->c->epochs,
                 json_number_value(json_object_get(o, "Losses/train_all_loss")));
     if (t->log)
@@ -236,6 +236,25 @@ static int save(trainer *t, char **path, samite_error *err)
     return checkpoint_save(&f, &t->state, path, err);
 }
 
+/* After epoch `done` (from 0) when it is divisible, as officially; always at the end. */
+static bool validation_due(const trainer *t, int done)
+{
+    int every = t->c->val_frequency;
+    if (done + 1 == t->c->epochs)
+        return true;
+    return every && done % every == 0 && !(done == 0 && t->c->skip_first_val);
+}
+
+/* Validations so far, with the one at hand; batches of validation have one picture. Follows from the settings, so that
+ * going on after a stop counts the same. */
+static int validations(const trainer *t)
+{
+    int n = t->c->val_base;
+    for (int done = 0; done < t->state.epoch; done++)
+        n += validation_due(t, done);
+    return n;
+}
+
 static void log_scores(trainer *t, train_scores *s)
 {
     const char *name;
@@ -247,7 +266,7 @@ static void log_scores(trainer *t, train_scores *s)
     }
     json_object_set_new(o, "Losses/val_all_loss", json_real(0));
     json_object_set_new(o, "Losses/val_default_loss", json_real(0));
-    trainer_place(t, o, "Trainer/steps_val");
+    trainer_place(t, o, "Trainer/steps_val", (int64_t)validations(t) * s->pictures);
     train_log_object(t->log, "val_stats.json", t->state.step, o);
     json_decref(s->all);
 }
@@ -302,21 +321,12 @@ static int validate_base(trainer *t, samite_error *err)
     return 0;
 }
 
-/* After epoch `done` (from 0) when it is divisible, as officially; always at the end. */
-static bool validation_due(const trainer *t, int done)
-{
-    int every = t->c->val_frequency;
-    if (done + 1 == t->c->epochs)
-        return true;
-    return every && done % every == 0 && !(done == 0 && t->c->skip_first_val);
-}
-
 static void log_best(trainer *t)
 {
     json_t *o = json_object();
     if (t->state.best >= 0)
         json_object_set_new(o, "val_roboflow100/detection/coco_eval_bbox_AP", json_real(t->state.best));
-    trainer_place(t, o, "Trainer/steps_train");
+    trainer_place(t, o, "Trainer/steps_train", t->state.step);
     train_log_object(t->log, "best_stats.json", t->state.step, o);
 }
 

@@ -22,6 +22,7 @@ typedef struct train_tick {
 
 typedef struct train_scores {
     double  ap, ap50;                       /* of boxes */
+    int     pictures;                       /* that were scored, one after the other */
     json_t *all; /* numbers by official name without prefix, "coco_eval_bbox_AP"; owned by the taker */
 } train_scores;
 
@@ -101,7 +102,7 @@ uint64_t trainer_memory(void);              /* largest resident size of the proc
 
 /* trainer_cost.c: what a training will need, from a trace. */
 typedef struct train_cost {
-    uint64_t weights, learning, activations, batch;    /* bytes; learning: gradients and moments */
+    uint64_t weights, packed, learning, activations, batch;    /* bytes; learning: gradients and moments */
     double   flops;                         /* of one picture, forward, backward and what is computed twice */
     int64_t  learners, frozen;              /* numbers */
 } train_cost;

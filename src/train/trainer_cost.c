@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "train/trainer.h"
 
+#define PROCESS 53000000   /* bytes of the program and its libraries, measured */
 #define MATCHES 5          /* of an object: one query, and four in the one-to-many half */
 
 /* Parts that are computed again in backward instead of kept. */
@@ -17,15 +18,18 @@ static bool is_block(const char *part)
 }
 
 typedef struct tally {
-    uint64_t kept, block, largest,
-        last; /* bytes: for backward; of the block at hand; of the largest block; last output */
+    /* bytes: for backward; of the block at hand; of the largest block; last output */
+    uint64_t kept, block, largest, last;
     double   flops, again;                  /* again: of what is computed twice */
     char     part[96];
 } tally;
 
-static void end_block(tally *a, bool checkpoints)
+/* checkpoints: the block is computed again instead of kept; a trunk that does not learn is not kept either. */
+static void end_block(tally *a, bool checkpoints, bool trunk_learns)
 {
-    if (checkpoints && is_block(a->part)) {
+    if (!trunk_learns && starts_with(a->part, "trunk")) {
+        a->largest = a->block > a->largest ? a->block : a->largest;
+    } else if (checkpoints && is_block(a->part)) {
         a->kept += a->last;
         a->largest = a->block > a->largest ? a->block : a->largest;
     } else {
@@ -36,12 +40,12 @@ static void end_block(tally *a, bool checkpoints)
 
 /* Of the nodes from `first` on: values and, twice where an activation is inside, what backward needs of them. Returns
  * where the next nodes begin. */
-static size_t add_nodes(tally *a, const run *r, size_t first, bool checkpoints)
+static size_t add_nodes(tally *a, const run *r, size_t first, bool checkpoints, bool trunk_learns)
 {
     for (size_t i = first; i < run_nodes(r); i++) {
         const op_node *n = run_node(r, i);
         if (strcmp(a->part, n->part) != 0) {
-            end_block(a, checkpoints);
+            end_block(a, checkpoints, trunk_learns);
             memset(a->part, 0, sizeof a->part);
             strncpy(a->part, n->part, sizeof a->part - 1);
         }
@@ -53,7 +57,7 @@ static size_t add_nodes(tally *a, const run *r, size_t first, bool checkpoints)
         a->flops += n->flops;
         a->again += is_block(n->part) ? n->flops : 0;
     }
-    end_block(a, checkpoints);
+    end_block(a, checkpoints, trunk_learns);
     return run_nodes(r);
 }
 
@@ -91,25 +95,30 @@ static int trace(traced *out, const trainer *t, int prompts, int matches, samite
     run_set_drop(r, (drop_options){.rate = (float)t->c->dropout,
                                    .path_rate = trunk_learns ? (float)t->c->drop_path : 0});
     sam3_encode_image(r, net, run_input(r, NULL, 4, (int64_t[]){1, side, side, 3}), false, &e);
-    size_t at = run_ok(r) ? add_nodes(&out->picture, r, 0, twice) : 0;
+    size_t at = run_ok(r) ? add_nodes(&out->picture, r, 0, twice, trunk_learns) : 0;
     if (prompts && run_ok(r)) {
         tensor *words = text_forward(r, &net->text, run_indices(r, NULL, 2, (int64_t[]){prompts, n}));
         tensor *mask = run_constant(r, 2, (int64_t[]){prompts, n});
         sam3_ground_with(r, net, &e, words, mask, NULL, &(decoder_options){true, true}, &g);
-        at = run_ok(r) ? add_nodes(&out->prompts, r, at, twice) : at;
+        at = run_ok(r) ? add_nodes(&out->prompts, r, at, twice, trunk_learns) : at;
         if (t->c->masks && run_ok(r))
             trace_mask(r, net, &e, &g, matches);
         if (run_ok(r))
-            add_nodes(&out->mask, r, at, false);
+            add_nodes(&out->mask, r, at, false, trunk_learns);
     }
     int code = run_status(r, err);
     run_close(r);
     return code;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+/* Numbers of the token table: rows that no prompt uses need neither gradient nor moments. */
+static int64_t seldom_touched(const trainer *t)
 {
-    return a > b ? a : b;
+    const param *tokens = t->n->net->text.tokens;
+    for (int i = 0; tokens && i < t->o.count; i++)
+        if (&t->o.item[i].e->p == tokens)
+            return tensor_count(&tokens->t);
+    return 0;
 }
 
 static void count_numbers(const trainer *t, train_cost *out)
@@ -142,9 +151,11 @@ int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
     bool trunk_learns = t->parts >> PART_TRUNK & 1;
     double twice = t->c->checkpointing ? 1 : 0;
     out->weights = sizeof(float) * (uint64_t)(out->learners + out->frozen);
-    out->learning = 3 * sizeof(float) * (uint64_t)out->learners;
-    out->activations = (trunk_learns ? tape.picture.kept : tape.picture.kept / 8) + tape.prompts.kept +
-                       2 * larger(larger(tape.picture.largest, tape.prompts.largest), tape.mask.kept);
+    out->learning = 3 * sizeof(float) * (uint64_t)(out->learners - seldom_touched(t));
+    out->packed = sizeof(float) * (uint64_t)out->frozen;
+    /* Every tape keeps its room: values for backward, and those of a block with their gradients. */
+    out->activations = tape.picture.kept + tape.prompts.kept +
+                       2 * (tape.picture.largest + tape.prompts.largest + tape.mask.kept);
     out->batch = (uint64_t)t->share * 3 * sizeof(float) * (uint64_t)t->sampler.side * (uint64_t)t->sampler.side;
     if (t->c->masks)
         out->batch += (uint64_t)((double)t->share * shown * objects * t->sampler.side * t->sampler.side);
@@ -156,5 +167,5 @@ int trainer_cost(const trainer *t, train_cost *out, samite_error *err)
 
 uint64_t train_cost_bytes(const train_cost *c)
 {
-    return c->weights + c->learning + c->activations + 2 * c->batch;
+    return PROCESS + c->weights + c->packed + c->learning + c->activations + 2 * c->batch;
 }
