@@ -84,6 +84,7 @@ def configs(place):
         more = scenes if name.startswith("demo_") else COMMON
         said = run("train", os.path.join(folder, name), *more, "--dry-run", "--out", place + "/dry")
         check("steps per epoch" in said and "memory, about" in said, name)
+        check(not os.path.exists(place + "/dry"), "a dry run of %s writes files" % name)
     words = [*COMMON, "--epochs", "1", "--set", "optim.lr_transformer=3e-5", "--set", "skip_saving_ckpts=true"]
     run("train", os.path.join(folder, "with_masks.yaml"), *words, "--out", place + "/first")
     run("train", place + "/first/config_resolved.yaml", "--out", place + "/second")

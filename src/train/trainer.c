@@ -460,6 +460,8 @@ static int begin(trainer *t, bool resume, samite_error *err)
     checkpoint_files f = trainer_files(t);
     bool found = false;
     int code = make_folders(t->checkpoints, err);
+    if (!code && t->features)
+        code = make_folders(t->features, err);
     if (!code && leader(t))
         checkpoint_clean(t->checkpoints);
     if (!code && !t->c->skip_saving && leader(t))

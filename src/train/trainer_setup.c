@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "train/random.h"
@@ -227,7 +226,7 @@ static uint64_t cache_key(const trainer *t)
     return key;
 }
 
-static int open_cache(trainer *t, samite_error *err)
+static int name_cache(trainer *t, samite_error *err)
 {
     if (!t->c->cache_features)
         return 0;
@@ -237,7 +236,7 @@ static int open_cache(trainer *t, samite_error *err)
         t->features = NULL;
         return fail(err, SAMITE_RESOURCE, "out of memory");
     }
-    return make_folders(t->features, err);
+    return 0;
 }
 
 int trainer_model(trainer *t, samite_error *err)
@@ -269,7 +268,7 @@ int trainer_model(trainer *t, samite_error *err)
     if (!code)
         code = prepare_frozen(t, c->lora_rank > 0, err);
     if (!code)
-        code = open_cache(t, err);
+        code = name_cache(t, err);
     if (!code)
         code = tapes_open(
             &t->tapes,
