@@ -17,11 +17,11 @@
 typedef struct eval_settings {
     engine_settings engine;
     words       gt, cgf1, classes;
-    const char *dt, *iou, *images, *out, *prompts, *report, *image_list;
+    const char *dt, *iou, *images, *out, *prompts, *report, *image_list, *presence;
     int         limit;
     shard       part;
-    double      threshold;
-    bool        video, json, arrays, compat, positive_only;
+    double      threshold, nms;
+    bool        video, json, arrays, compat, positive_only, all_prompts;
     bool        started_together;      /* part comes from mpirun */
 } eval_settings;
 
@@ -61,8 +61,13 @@ static const option options[] = {
     {"--cgf1", 0, OPTION_LIST, AT(cgf1), "FILE",
      .help = "SA-Co metric against this ground truth; repeat for alternatives"},
     {"--video", 0, OPTION_FLAG, AT(video), NULL, .help = "J&F and HOTA of tracks"},
-    {"--threshold", 0, OPTION_REAL, AT(threshold), "X", .help = "with --cgf1: least score that counts (default: 0.5)",
+    {"--threshold", 0, OPTION_REAL, AT(threshold), "X", .help = "with --cgf1: least score that counts; of presence: above it the thing is there (default: 0.5)",
      .least = 0, .most = 1},
+    {"--nms", 0, OPTION_REAL, AT(nms), "IOU",
+     .help = "the numbers once more without boxes that overlap a better one of the same prompt more than this",
+     .least = 0, .most = 1},
+    {"--presence", 0, OPTION_TEXT, AT(presence), "FILE",
+     .help = "with --dt: presence.json of an earlier run, to say how often presence is right"},
     {"--images", 0, OPTION_TEXT, AT(images), "DIR",
      .help = "the pictures: to run -m MODEL on, or for galleries in the report"},
     {"--out", 'o', OPTION_TEXT, AT(out), "DIR",
@@ -77,6 +82,8 @@ static const option options[] = {
     {"--class", 0, OPTION_CALL, AT(classes), "NAME", .help = "only this one; for names with a comma; repeatable",
      .parse = parse_class},
     {"--positive-only", 0, OPTION_FLAG, AT(positive_only), NULL, .help = "only categories that the image has"},
+    {"--all-prompts", 0, OPTION_FLAG, AT(all_prompts), NULL,
+     .help = "ask every category of every image, also where images say under \"prompts\" what to ask"},
     {"--shard", 0, OPTION_CALL, AT(part), "I/N", .help = "with -m: every N-th image, starting with the I-th",
      .parse = parse_shard},
     {"--pycocotools-compat", 0, OPTION_FLAG, AT(compat), NULL,
@@ -142,6 +149,10 @@ static int check_settings(eval_settings *s, samite_error *err)
     if (!s->dt && (!s->images || !s->out))
         return fail(err, SAMITE_USAGE,
                     "no results given: --dt FILE, or a model to run: -m MODEL --images DIR --out DIR");
+    if (s->presence && (!s->dt || s->video || s->cgf1.count))
+        return fail(err, SAMITE_USAGE, "--presence goes with --gt and --dt; with -m MODEL it is measured anyway");
+    if (s->nms > 0 && (s->video || s->cgf1.count))
+        return fail(err, SAMITE_USAGE, "--nms goes with --gt");
     if (s->dt && (s->prompts || s->part.of))
         return fail(err, SAMITE_USAGE, "%s goes with -m MODEL, not with --dt", s->prompts ? "--prompts" : "--shard");
     int rank, size;
@@ -197,6 +208,7 @@ static int predict(const eval_settings *s, unsigned iou, samite_predicted *p, sa
     o.class_count = s->classes.count;
     o.prompts = s->prompts;
     o.positive_only = s->positive_only;
+    o.all_prompts = s->all_prompts;
     o.shard = s->part.at;
     o.shards = s->part.of;
     o.each = on_each;
@@ -239,18 +251,25 @@ static void say_predicted(const eval_settings *s, const samite_predicted *p)
 
 static const char *explain(const char *group)
 {
-    return strcmp(group, "bbox") == 0 ? "  IoU of boxes 0.50:0.95, 100 results per image and category"
+    return strcmp(group, "presence") == 0 ? "  share of pairs of image and prompt whose presence is right"
+           : strstr(group, "/pairs") ? "  over all pairs of image and prompt at once"
+           : strcmp(group, "bbox_nms") == 0 ? "  the same without doubles"
+           : strcmp(group, "segm_nms") == 0 ? "  the same without doubles"
+           : strcmp(group, "bbox") == 0 ? "  IoU of boxes 0.50:0.95, 100 results per image and category"
            : strcmp(group, "segm") == 0 ? "  IoU of masks 0.50:0.95, 100 results per image and category"
            : strcmp(group, "video") == 0 ? "  masks; HOTA over IoU 0.05:0.95" : "";
 }
 
+/* Single categories come last. */
 static void print_metrics(const samite_evaluation *e)
 {
     const char *group = "";
-    for (int i = 0; i < e->count; i++) {
-        const samite_metric *m = &e->metric[i];
+    for (int i = 0; i < 2 * e->count; i++) {
+        const samite_metric *m = &e->metric[i % e->count];
+        if ((strstr(m->group, "/category") != NULL) != (i >= e->count))
+            continue;
         if (strcmp(group, m->group) != 0)
-            printf("%s%s%s\n", i ? "\n" : "", m->group, explain(m->group));
+            printf("%s%s%s\n", *group ? "\n" : "", m->group, explain(m->group));
         group = m->group;
         printf("  %-28s %8.4f\n", m->name, m->value);
     }
@@ -269,7 +288,8 @@ static void print_evaluation(const eval_settings *s, const samite_evaluation *e)
         printf("%snote: %s\n", i ? "" : "\n", e->note[i]);
 }
 
-static int evaluate(const eval_settings *s, unsigned iou, const char *dt, const char *list, samite_error *err)
+static int evaluate(const eval_settings *s, unsigned iou, const char *dt, const char *list, const char *presence,
+                    samite_error *err)
 {
     samite_eval_options o = SAMITE_EVAL_OPTIONS_INIT;
     samite_evaluation *e = NULL;
@@ -286,6 +306,9 @@ static int evaluate(const eval_settings *s, unsigned iou, const char *dt, const 
     o.classes = s->classes.count ? s->classes.item : NULL;
     o.class_count = s->classes.count;
     o.positive_only = s->positive_only;
+    o.all_prompts = s->all_prompts;
+    o.presence = presence;
+    o.nms = s->nms;
     o.arrays = s->arrays;
     o.report = s->report;
     o.images = s->images;
@@ -308,7 +331,7 @@ static int run_settings(eval_settings *s)
     samite_error err = {0};
     samite_predicted p = {0};
     unsigned iou = 0;
-    char *dt = NULL, *list = NULL;
+    char *dt = NULL, *list = NULL, *presence = NULL;
     int code = check_settings(s, &err);
     if (!code)
         code = read_iou(&iou, s->iou, &err);
@@ -316,7 +339,8 @@ static int run_settings(eval_settings *s)
         code = predict(s, iou, &p, &err);
         dt = path_join(s->out, "predictions.json");
         list = path_join(s->out, "images.json");
-        if (!code && (!dt || !list))
+        presence = path_join(s->out, "presence.json");
+        if (!code && (!dt || !list || !presence))
             code = fail(&err, SAMITE_RESOURCE, "out of memory");
         if (!code)
             say_predicted(s, &p);
@@ -326,8 +350,10 @@ static int run_settings(eval_settings *s)
     if (s->started_together && s->part.at > 1)
         left_out = 0; /* a launcher would end all when one reports a failure; the first one does */
     if (!code && mine)
-        code = evaluate(s, iou, s->dt ? s->dt : dt, s->dt ? s->image_list : list, &err);
+        code = evaluate(s, iou, s->dt ? s->dt : dt, s->dt ? s->image_list : list,
+                        s->dt ? s->presence : access(presence, F_OK) == 0 ? presence : NULL, &err);
     free(dt);
+    free(presence);
     free(list);
     return code ? report(&err) : left_out ? exit_status(SAMITE_INPUT) : EXIT_OK;
 }

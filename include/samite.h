@@ -409,9 +409,14 @@ typedef struct samite_eval_options {
     const char        *model;          /* what the results were made with, for the report; NULL: not known */
     samite_progress_fn progress;       /* may be NULL */
     void              *user;
+    int                all_prompts;    /* 1: "prompts" of images, which say what is asked of each, are not looked at (COCO) */
+    const char        *presence;       /* JSON list of {"image_id", "category_id", "presence"}: how often presence above
+                                          `threshold` is right; NULL = not measured (COCO) */
+    double             nms;            /* more than 0: the numbers once more without results whose box overlaps a better one
+                                          of the same image and category by more than this (COCO) */
 } samite_eval_options;
 #define SAMITE_EVAL_OPTIONS_INIT {sizeof(samite_eval_options), SAMITE_EVAL_COCO, NULL, 0, NULL, 0, 0, 0.5, 0, NULL, NULL, 0, 0, \
-                                  0, NULL, NULL, NULL, NULL, NULL}
+                                  0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0}
 
 typedef struct samite_metric {
     const char *group, *name;          /* "bbox" "AP50", "cgf1_segm" "IL_MCC", "bbox/category" "3 dog", "video" "HOTA" */
@@ -431,6 +436,8 @@ SAMITE_API void samite_evaluation_free(samite_evaluation *e);
 /* Results of a model on the images of a ground truth file, by the official protocol: every category name is a prompt, one
  * encoding per image, the 100 best of all categories. Files in `out`: records/N.json per finished image (a killed run goes
  * on where it stopped) and, when all are there, predictions.json and images.json (ids of the images that could be read).
+ * Where images of `gt` have "prompts", a list of ids or names of categories, only these are asked of them, the 100 best of
+ * each are kept, and presence.json says how present each was.
  * Pictures are taken as stored, as the official loader does, unless only the upright one has the size that `gt` says. */
 typedef struct samite_predict_options {
     size_t             size;           /* set by the initializer */
@@ -447,9 +454,10 @@ typedef struct samite_predict_options {
     int                join_only;      /* 1: no image is looked at; see whether all records are there */
     samite_progress_fn each;           /* "image" at of total; "prompt" at of total; nonzero = stop; may be NULL */
     void              *user;
+    int                all_prompts;    /* 1: "prompts" of images are not looked at */
 } samite_predict_options;
 #define SAMITE_PREDICT_OPTIONS_INIT {sizeof(samite_predict_options), NULL, NULL, NULL, 0, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, \
-                                     NULL, NULL}
+                                     NULL, NULL, 0}
 
 typedef struct samite_predicted {
     int  images, done_before, failed;  /* of this shard; failed: pictures that are missing or broken */

@@ -22,6 +22,7 @@ typedef struct worker {
     samite_model    *model;
     samite_image    *image;
     best_list        best;
+    float           *presence;      /* [categories] of this image */
     samite_predicted *out;
 } worker;
 
@@ -86,7 +87,7 @@ static int ask(worker *w, int32_t category, samite_error *err)
     samite_result *res = NULL;
     p.text = w->j.text[category];
     p.score = b->count == b->most ? b->item[b->count - 1].score : 0;
-    p.max_results = (int)b->most;
+    p.max_results = w->j.o->most;
     p.no_masks = !masks;
     p.whole_boxes = 1;
     int code = samite_image_segment(w->image, &p, &res, err);
@@ -99,6 +100,8 @@ static int ask(worker *w, int32_t category, samite_error *err)
         if (!code)
             best_add(b, d);
     }
+    if (!code)
+        w->presence[category] = res->presence;
     samite_result_free(res);
     return code;
 }
@@ -112,14 +115,15 @@ static int predict_picture(worker *w, size_t at, samite_error *err)
         return code;
     code = w->image ? samite_image_replace(w->image, &px, err) : samite_image_open(&w->image, w->model, &px, err);
     for (size_t c = 0; c < j->category_count && !code; c++) {
-        if (j->positive && !j->positive[(size_t)j->images[at] * j->category_count + c])
+        if (!job_asks(j, at, c))
             continue;
         code = call_each(w, "prompt", c, j->category_count, err);
         if (!code)
             code = ask(w, (int32_t)c, err);
     }
     if (!code)
-        code = record_write(j, at, w->best.item, w->best.count, px.width, px.height, NULL, err);
+        code = record_write(j, at, &(record_data){w->best.item, w->best.count, j->truth.has_prompts ? w->presence : NULL,
+                                                  px.width, px.height, NULL}, err);
     samite_pixels_free(&px);
     return code;
 }
@@ -132,7 +136,7 @@ static int note_failure(worker *w, size_t at, const samite_error *why, samite_er
     out->failed++;
     if (n + more + 2 <= sizeof out->failures)
         snprintf(out->failures + n, sizeof out->failures - n, "%s%s", n ? "\n" : "", why->text);
-    return record_write(&w->j, at, NULL, 0, 0, 0, why->text, err);
+    return record_write(&w->j, at, &(record_data){.error = why->text}, err);
 }
 
 static int predict_one(worker *w, size_t at, samite_error *err)
@@ -154,6 +158,19 @@ static int predict_one(worker *w, size_t at, samite_error *err)
     return code ? fail(err, code, "%s", why.text) : SAMITE_OK;
 }
 
+/* Of an image; where images say themselves what is asked, each prompt keeps its own. */
+static size_t most_results(const prediction_job *j)
+{
+    size_t most = 1;
+    for (size_t i = 0; j->truth.has_prompts && i < j->image_count; i++) {
+        size_t asked = 0;
+        for (size_t c = 0; c < j->category_count; c++)
+            asked += job_asks(j, i, c);
+        most = asked > most ? asked : most;
+    }
+    return most * (size_t)j->o->most;
+}
+
 static int predict_all(worker *w, samite_error *err)
 {
     const samite_predict_options *o = w->j.o;
@@ -161,8 +178,10 @@ static int predict_all(worker *w, samite_error *err)
     char *records = path_join(o->out, "records");
     int code = records ? make_folders(records, err) : fail(err, SAMITE_RESOURCE, "out of memory");
     free(records);
+    w->best.most = most_results(&w->j);
     w->best.item = malloc((w->best.most + 1) * sizeof *w->best.item);
-    if (!code && !w->best.item)
+    w->presence = calloc(w->j.category_count + 1, sizeof *w->presence);
+    if (!code && (!w->best.item || !w->presence))
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %zu results per image", w->best.most);
     for (size_t i = first; i < w->j.image_count && !code && !o->join_only; i += step)
         code = predict_one(w, i, err);
@@ -194,12 +213,13 @@ int samite_predict(samite_model *m, const samite_predict_options *o, samite_pred
     int code = check_options(&own, o, m, err);
     if (code)
         return code;
-    worker w = {.model = m, .out = out, .best.most = (size_t)own.most};
+    worker w = {.model = m, .out = out};
     code = job_open(&w.j, &own, m, err);
     if (!code)
         code = predict_all(&w, err);
     best_clear(&w.best);
     free(w.best.item);
+    free(w.presence);
     samite_image_free(w.image);
     job_free(&w.j);
     return code;

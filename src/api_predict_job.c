@@ -7,6 +7,7 @@
 
 #include "api_predict.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "eval/python_random.h"
 
@@ -62,12 +63,13 @@ static int choose_categories(prediction_job *j, samite_error *err)
     return code;
 }
 
-static int note_positive(prediction_job *j, samite_error *err)
+/* With positive_only prompts are those of objects in the image; those it says itself limit them. */
+static int note_asked(prediction_job *j, samite_error *err)
 {
     size_t n = j->truth.category_ids.count, k = j->category_count;
     int32_t *rank = malloc((n + 1) * sizeof *rank);
-    j->positive = calloc(j->truth.image_ids.count * k + 1, 1);
-    if (!rank || !j->positive) {
+    j->asked = calloc(j->truth.image_ids.count * k + 1, 1);
+    if (!rank || !j->asked) {
         free(rank);
         return no_memory(err);
     }
@@ -75,13 +77,21 @@ static int note_positive(prediction_job *j, samite_error *err)
         rank[i] = -1;
     for (size_t i = 0; i < k; i++)
         rank[j->categories[i]] = (int32_t)i;
-    for (size_t i = 0; i < j->truth.count; i++) {
+    for (size_t i = 0; j->o->positive_only && i < j->truth.count; i++) {
         const eval_item *item = &j->truth.items[i];
-        if (item->category >= 0 && rank[item->category] >= 0)
-            j->positive[(size_t)item->image * k + (size_t)rank[item->category]] = 1;
+        if (item->category >= 0 && rank[item->category] >= 0 && eval_asked(&j->truth, item->image, item->category))
+            j->asked[(size_t)item->image * k + (size_t)rank[item->category]] = 1;
     }
+    for (size_t i = 0; !j->o->positive_only && i < j->truth.image_ids.count; i++)
+        for (size_t c = 0; c < k; c++)
+            j->asked[i * k + c] = eval_asked(&j->truth, (int32_t)i, j->categories[c]);
     free(rank);
     return SAMITE_OK;
+}
+
+bool job_asks(const prediction_job *j, size_t at, size_t category)
+{
+    return !j->asked || j->asked[(size_t)j->images[at] * j->category_count + category];
 }
 
 /* ---- prompts ---- */
@@ -153,6 +163,12 @@ static int read_prompts(prediction_job *j, samite_error *err)
 
 /* ---- settings ---- */
 
+/* Other prompts of an image are other settings. */
+static uint64_t hash_asked(const prediction_job *j)
+{
+    return hash_bytes(HASH_START, j->asked, j->truth.image_ids.count * j->category_count) >> 1;
+}
+
 static int make_settings(prediction_job *j, const samite_model *m, samite_error *err)
 {
     samite_model_info info = {.size = sizeof info};
@@ -166,6 +182,8 @@ static int make_settings(prediction_job *j, const samite_model *m, samite_error 
     j->settings = json_pack("{s:o, s:i, s:i, s:b, s:b, s:o}", "model", m ? json_name(info.source) : json_null(), "side",
                             info.input_side, "most", j->o->most, "masks", (j->o->iou & SAMITE_IOU_SEGM) != 0,
                             "positive_only", j->o->positive_only != 0, "prompts", list);
+    if (j->settings && j->truth.has_prompts)
+        json_object_set_new(j->settings, "asked", json_integer((json_int_t)hash_asked(j)));
     j->settings_text = j->settings ? json_dumps(j->settings, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     return code ? code : j->settings_text ? SAMITE_OK : no_memory(err);
 }
@@ -176,13 +194,14 @@ int job_open(prediction_job *j, const samite_predict_options *o, const samite_mo
     struct stat st;
     if (stat(o->images, &st) != 0 || !S_ISDIR(st.st_mode))
         return fail(err, SAMITE_INPUT, "%s is no folder; --images names the folder of the pictures", o->images);
-    int code = eval_set_read(&j->truth, o->gt, o->check_masks && !o->join_only, err);
+    eval_read_options how = {.masks = o->check_masks && !o->join_only, .prompts = !o->all_prompts};
+    int code = eval_set_load(&j->truth, o->gt, &how, err);
     if (!code)
         code = choose_images(j, err);
     if (!code)
         code = choose_categories(j, err);
-    if (!code && o->positive_only)
-        code = note_positive(j, err);
+    if (!code && (o->positive_only || j->truth.has_prompts))
+        code = note_asked(j, err);
     if (!code && o->prompts)
         code = read_prompts(j, err);
     if (!code)
@@ -197,7 +216,7 @@ void job_free(prediction_job *j)
     free(j->text);
     free(j->images);
     free(j->categories);
-    free(j->positive);
+    free(j->asked);
     free(j->settings_text);
     json_decref(j->settings);
     eval_set_free(&j->truth);

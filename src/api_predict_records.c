@@ -63,11 +63,30 @@ static void print_detection(file_writer *w, const prediction_job *j, const char 
     json_decref(category);
 }
 
-int record_write(const prediction_job *j, size_t at, const detection *d, size_t count, int width, int height,
-                 const char *error, samite_error *err)
+/* Of the prompts that were asked. */
+static void print_presence(file_writer *w, const prediction_job *j, size_t at, const float *presence)
+{
+    bool any = false;
+    file_printf(w, "\"presence\":[");
+    for (size_t c = 0; c < j->category_count; c++) {
+        if (!job_asks(j, at, c))
+            continue;
+        json_t *category = id_json(&j->truth.category_ids.item[j->categories[c]]);
+        char *id = json_dumps(category, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        file_printf(w, "%s{\"category_id\":%s,\"presence\":", any ? "," : "", id ? id : "null");
+        print_five(w, presence[c]);
+        file_printf(w, "}");
+        any = true;
+        free(id);
+        json_decref(category);
+    }
+    file_printf(w, "],\n");
+}
+
+int record_write(const prediction_job *j, size_t at, const record_data *data, samite_error *err)
 {
     char *path = record_path(j, at);
-    json_t *id = id_json(&j->truth.image_ids.item[j->images[at]]), *why = error ? json_name(error) : NULL;
+    json_t *id = id_json(&j->truth.image_ids.item[j->images[at]]), *why = data->error ? json_name(data->error) : NULL;
     char *image = id ? json_dumps(id, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
     file_writer w;
     int code =
@@ -79,10 +98,12 @@ int record_write(const prediction_job *j, size_t at, const detection *d, size_t 
             file_printf(&w, "\"error\":%s,\n", line ? line : "\"\"");
             free(line);
         }
+        if (data->presence)
+            print_presence(&w, j, at, data->presence);
         file_printf(&w, "\"results\":[");
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < data->count; i++) {
             file_printf(&w, "%s", i ? ",\n" : "\n");
-            print_detection(&w, j, image, &d[i], width, height);
+            print_detection(&w, j, image, &data->d[i], data->width, data->height);
         }
         file_printf(&w, "]}\n");
         code = file_writer_commit(&w, err);
@@ -139,10 +160,24 @@ static bool all_there(const prediction_job *j)
 
 /* predictions.json and images.json while they are written. */
 typedef struct joiner {
-    file_writer all, ids;
-    bool        any, any_id;
+    file_writer all, ids, presence;
+    bool        any, any_id, any_presence, has_presence;
     int         left_out;
 } joiner;
+
+/* {"image_id", "category_id", "presence"} */
+static void join_presence(joiner *w, json_t *record)
+{
+    json_t *one;
+    size_t i;
+    json_array_foreach(json_object_get(record, "presence"), i, one) {
+        json_object_set(one, "image_id", json_object_get(record, "image_id"));
+        char *s = json_dumps(one, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(15));
+        file_printf(&w->presence, "%s%s", w->any_presence ? ",\n" : "\n", s ? s : "null");
+        w->any_presence = true;
+        free(s);
+    }
+}
 
 /* Appends the results of one record; false when it is not there. */
 static bool join_one(joiner *w, const prediction_job *j, size_t at)
@@ -158,6 +193,8 @@ static bool join_one(joiner *w, const prediction_job *j, size_t at)
         file_printf(&w->ids, "%s%s", w->any_id ? ",\n" : "", id ? id : "null");
         w->any_id = true;
         free(id);
+        if (w->has_presence)
+            join_presence(w, o);
         json_array_foreach(json_object_get(o, "results"), i, one) {
             char *s = json_dumps(one, JSON_COMPACT | JSON_REAL_PRECISION(15));
             file_printf(&w->all, "%s%s", w->any ? ",\n" : "\n", s ? s : "null");
@@ -169,23 +206,54 @@ static bool join_one(joiner *w, const prediction_job *j, size_t at)
     return true;
 }
 
+/* Ends all files, or drops them. */
+static int join_end(joiner *w, bool keep, samite_error *err)
+{
+    file_writer *files[] = {&w->all, &w->ids, &w->presence};
+    int code = SAMITE_OK;
+    for (int i = 0; i < (w->has_presence ? 3 : 2); i++) {
+        if (keep && !code)
+            code = file_writer_commit(files[i], err);
+        else
+            file_writer_abort(files[i]);
+    }
+    return code;
+}
+
 static int join_all(joiner *w, const prediction_job *j, bool *complete, samite_error *err)
 {
     file_printf(&w->all, "[");
     file_printf(&w->ids, "[");
+    if (w->has_presence)
+        file_printf(&w->presence, "[");
     for (size_t i = 0; i < j->image_count && *complete; i++)
         *complete = join_one(w, j, i);
     file_printf(&w->all, "]\n");
     file_printf(&w->ids, "]\n");
-    if (!*complete) {
-        file_writer_abort(&w->all);
-        file_writer_abort(&w->ids);
-        return SAMITE_OK;
+    if (w->has_presence)
+        file_printf(&w->presence, "]\n");
+    return join_end(w, *complete, err);
+}
+
+/* Opens the files to join into; one of an earlier run that has no successor goes away. */
+static int join_open(joiner *w, const prediction_job *j, samite_error *err)
+{
+    static const char *const names[] = {"predictions.json", "images.json", "presence.json"};
+    file_writer *files[] = {&w->all, &w->ids, &w->presence};
+    int code = SAMITE_OK, opened = 0;
+    w->has_presence = j->truth.has_prompts;
+    for (int i = 0; i < 3 && !code; i++) {
+        char *path = path_join(j->o->out, names[i]);
+        if (!path)
+            code = fail(err, SAMITE_RESOURCE, "not enough memory");
+        else if (i == 2 && !w->has_presence)
+            unlink(path);
+        else if ((code = file_writer_open(files[i], path, err)) == SAMITE_OK)
+            opened++;
+        free(path);
     }
-    int code = file_writer_commit(&w->all, err);
-    if (!code)
-        return file_writer_commit(&w->ids, err);
-    file_writer_abort(&w->ids);
+    while (code && opened > 0)
+        file_writer_abort(files[--opened]);
     return code;
 }
 
@@ -196,15 +264,9 @@ int records_join(const prediction_job *j, samite_predicted *out, samite_error *e
     out->complete = 0;
     if (!complete)
         return SAMITE_OK;
-    char *all_path = path_join(j->o->out, "predictions.json"), *id_path = path_join(j->o->out, "images.json");
-    int code =
-        all_path && id_path ? file_writer_open(&w.all, all_path, err) : fail(err, SAMITE_RESOURCE, "not enough memory");
-    if (!code && (code = file_writer_open(&w.ids, id_path, err)) != SAMITE_OK)
-        file_writer_abort(&w.all);
+    int code = join_open(&w, j, err);
     if (!code)
         code = join_all(&w, j, &complete, err);
-    free(all_path);
-    free(id_path);
     out->complete = !code && complete;
     out->left_out = w.left_out;
     return code;

@@ -240,6 +240,42 @@ static void other_words_change_results(void **state)
     assert_non_null(strstr(err.text, "horse"));
 }
 
+/* What images say themselves: only that is asked, 5 best of each, and presence goes to a file of its own. */
+static void prompts_of_images_are_asked(void **state)
+{
+    char own[160], gone[160];
+    uint8_t *data;
+    size_t size;
+    snprintf(own, sizeof own, "%s/own.json", folder);
+    assert_int_equal(file_read(&data, &size, gt, 1 << 20, NULL), SAMITE_OK);
+    char *at = strstr((char *)data, "\"id\":9,");
+    text t = {0};
+    text_printf(&t, "%.*s\"prompts\":[3,\"red dog\"],%s", (int)(at - (char *)data), (char *)data, at);
+    write_text(own, t.data);
+    samite_predict_options o = options("own");
+    o.gt = own;
+    predict(&o);
+    char *s = contents("own", "predictions.json"), *p = contents("own", "presence.json");
+    assert_int_equal(count(s, "\"image_id\":9"), 10);
+    assert_int_equal(count(s, "\"image_id\":6"), 10);
+    assert_int_equal(count(p, "\"presence\":0."), 8);
+    free(s);
+    free(p);
+    text_free(&t);
+    text_printf(&t, "%.*s\"prompts\":[3],%s", (int)(at - (char *)data), (char *)data, at);
+    write_text(own, t.data);
+    assert_int_equal(predict(&o).done_before, 0);       /* asking for less is another setting */
+    s = contents("own", "predictions.json");
+    assert_int_equal(count(s, "\"image_id\":9"), 5);
+    free(s);
+    o.all_prompts = 1;
+    predict(&o);
+    snprintf(gone, sizeof gone, "%s/own/presence.json", folder);
+    assert_int_equal(access(gone, F_OK), -1);
+    text_free(&t);
+    free(data);
+}
+
 static void bad_pictures_are_left_out(void **state)
 {
     char *gone = path_join(pictures, "1.png"), *kept = path_join(pictures, "kept.png");
@@ -277,7 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_run_is_complete),     cmocka_unit_test(best_are_kept),
         cmocka_unit_test(shards_give_the_same),      cmocka_unit_test(stopped_run_goes_on),
-        cmocka_unit_test(fewer_images_and_prompts),  cmocka_unit_test(other_words_change_results),
+        cmocka_unit_test(prompts_of_images_are_asked), cmocka_unit_test(fewer_images_and_prompts),  cmocka_unit_test(other_words_change_results),
         cmocka_unit_test(bad_pictures_are_left_out),
     };
     return cmocka_run_group_tests(tests, set_up, clean_up);

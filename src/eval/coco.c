@@ -218,20 +218,28 @@ static bool sum_up(coco_result *r)
     return fine;
 }
 
-static bool take_memory(matcher *m)
+/* Precision, recall and scores of r->categories, nothing measured yet. */
+static bool take_curves(coco_result *r)
 {
-    coco_result *r = m->out;
     size_t each = r->categories * COCO_AREAS * COCO_LIMITS * COCO_IOUS;
-    m->outcomes = calloc(m->result_count + 1, sizeof *m->outcomes);
     r->recall = malloc((each + 1) * sizeof *r->recall);
     r->precision = malloc((each * COCO_RECALLS + 1) * sizeof *r->precision);
     r->scores = malloc((each * COCO_RECALLS + 1) * sizeof *r->scores);
-    if (!m->outcomes || !r->recall || !r->precision || !r->scores)
+    if (!r->recall || !r->precision || !r->scores)
         return false;
     for (size_t i = 0; i < each; i++)
         r->recall[i] = -1;
     for (size_t i = 0; i < each * COCO_RECALLS; i++)
         r->precision[i] = r->scores[i] = -1;
+    return true;
+}
+
+static bool take_memory(matcher *m)
+{
+    coco_result *r = m->out;
+    m->outcomes = calloc(m->result_count + 1, sizeof *m->outcomes);
+    if (!m->outcomes || !take_curves(r))
+        return false;
     if (!m->o->keep_matches)
         return true;
     r->truth_match = malloc((m->truth->count + 1) * sizeof *r->truth_match);
@@ -244,6 +252,22 @@ static bool take_memory(matcher *m)
     for (size_t i = 0; i < m->results->count; i++)
         r->result_match[i] = MATCH_OUT;
     return true;
+}
+
+/* The matches stand; only the ranking is over all categories at once. */
+static int pool_categories(matcher *m, samite_error *err)
+{
+    coco_result all = {.categories = 1}, *each = m->out;
+    for (size_t i = 0; i < m->group_count; i++)
+        m->groups[i].category = 0;
+    m->out = &all;
+    int code = take_curves(&all) ? accumulate(m, err) : SAMITE_RESOURCE;
+    if (code || !sum_up(&all))
+        code = fail(err, SAMITE_RESOURCE, "not enough memory to rank %zu results", m->result_count);
+    memcpy(each->pooled, all.stats, sizeof each->pooled);
+    m->out = each;
+    coco_result_free(&all);
+    return code;
 }
 
 int coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *results, const coco_options *o,
@@ -260,6 +284,8 @@ int coco_evaluate(coco_result *out, const eval_set *truth, const eval_set *resul
         code = accumulate(&m, err);
     if (!code && !sum_up(out))
         code = fail(err, SAMITE_RESOURCE, "not enough memory to sum up %zu categories", out->categories);
+    if (!code && o->pool)
+        code = pool_categories(&m, err);
     out->objects = m.truths;
     out->detections = m.result_count;
     free(m.truth_list);

@@ -18,6 +18,7 @@ typedef struct coco_options {
     const uint8_t *categories;   /* [categories] likewise */
     bool           positive_only;   /* results of categories that the image does not have are left out */
     bool           keep_matches;
+    bool           pool;         /* pooled[] too */
 } coco_options;
 
 /* Indices run from the last: precision[((iou * RECALLS + recall) * K + category) * AREAS + area) * LIMITS + limit],
@@ -28,6 +29,7 @@ typedef struct coco_result {
     double  *precision, *scores; /* [IOUS, RECALLS, K, AREAS, LIMITS] */
     double  *recall;             /* [IOUS, K, AREAS, LIMITS] */
     double   stats[COCO_STATS];
+    double   pooled[COCO_STATS]; /* all pairs of image and category as images of one category; with `pool` */
     double  *category_ap;        /* [K] over all areas and IoUs, 100 detections */
     double  *category_ap50;      /* [K] */
     size_t   images, objects, detections;   /* that took part */

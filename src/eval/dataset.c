@@ -80,7 +80,10 @@ static bool image_end(reader *r)
         .file_name = name_copy(r, FIELD_FILE_NAME, 0), .text_input = name_copy(r, FIELD_TEXT_INPUT, 2),
         .width = side(n, FIELD_WIDTH), .height = side(n, FIELD_HEIGHT),
         .exhaustive = !n->seen[FIELD_EXHAUSTIVE] || n->value[FIELD_EXHAUSTIVE] != 0,
+        .has_prompts = n->seen[FIELD_PROMPTS] && r->how->prompts, .prompt = n->first_prompt,
+        .prompts = s->prompt_count - n->first_prompt,
     };
+    s->has_prompts |= s->images[at].has_prompts;
     return true;
 }
 
@@ -150,8 +153,10 @@ static bool push_shape(reader *r)
     s.width = r->now.size_numbers == 2 ? r->now.size[1] : -1;
     eval_image *im = r->truth ? NULL : &r->set->images[r->set->items[s.item].image];
     if (im && (im->width == 0 || im->height == 0) && s.height >= 1 && s.width >= 1 && s.height <= INT32_MAX &&
-        s.width <= INT32_MAX)
-        *im = (eval_image){im->file_name, im->text_input, (int)s.width, (int)s.height, im->exhaustive};
+        s.width <= INT32_MAX) {
+        im->width = (int)s.width;
+        im->height = (int)s.height;
+    }
     b->shapes[b->shape_count++] = s;
     if (b->shape_count < BATCH_SHAPES && b->count < BATCH_NUMBERS && b->byte_count < BATCH_NUMBERS * 8)
         return true;
@@ -315,7 +320,7 @@ static int finish_truth(reader *r, samite_error *err)
     s->category_order = ids_order(&s->category_ids);
     if (!code && (!s->image_order || !s->category_order))
         code = fail(err, SAMITE_RESOURCE, "not enough memory for the ids of %s", s->path);
-    return code;
+    return code ? code : resolve_prompts(s, err);
 }
 
 typedef struct source {
@@ -390,7 +395,7 @@ int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bo
 
 int eval_set_parse(eval_set *out, const char *data, size_t size, const char *name, bool masks, samite_error *err)
 {
-    return read_all(out, NULL, &(source){data, size, name}, &(eval_read_options){.masks = masks}, err);
+    return read_all(out, NULL, &(source){data, size, name}, &(eval_read_options){.masks = masks, .prompts = true}, err);
 }
 
 int eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name,
@@ -408,6 +413,8 @@ void eval_set_free(eval_set *s)
     free(s->images);
     free(s->categories);
     free(s->items);
+    free(s->prompts);
+    free(s->prompt_ids);
     free(s->image_order);
     free(s->category_order);
     pool_free(&s->texts);

@@ -11,6 +11,8 @@ typedef struct eval_image {
     const char *text_input;    /* noun phrase of a SA-Co data point, or NULL */
     int         width, height; /* 0: not given */
     bool        exhaustive;    /* is_instance_exhaustive; true when not given */
+    bool        has_prompts;   /* "prompts": only these categories are asked of the image */
+    size_t      prompt, prompts;   /* range of eval_set.prompts */
 } eval_image;
 
 /* One object or one detection. */
@@ -32,12 +34,15 @@ typedef struct eval_set {
     const char **categories;   /* [category_ids.count] names; NULL: not given */
     eval_item  *items;
     size_t      image_room, category_room, count, room;
+    int32_t    *prompts;       /* [prompt_count] index of the category */
+    id_value   *prompt_ids;    /* [prompt_count] as the file has them, while it is read */
+    size_t      prompt_count, prompt_room;
     int32_t    *image_order, *category_order;   /* ascending ids */
     pool        texts;
     /* what was met on the way, for notes */
     size_t      no_area, no_crowd, unknown_images, unknown_categories, repeated_ids, repeated_images, ignore_flags,
-        negative_boxes;
-    bool        made_categories, matched_by_name;
+        negative_boxes, unasked;
+    bool        made_categories, matched_by_name, has_prompts;   /* has_prompts: some image has */
     char        first_unknown[64], first_repeated[64], first_image[64];
 } eval_set;
 
@@ -45,6 +50,7 @@ typedef struct eval_set {
 typedef struct eval_read_options {
     bool               masks;      /* check and keep segmentations */
     bool               strangers;  /* results on unknown images are counted and left out instead of refused */
+    bool               prompts;    /* "prompts" of images are read */
     samite_progress_fn progress;   /* stage "read"; may be NULL */
     void              *user;
 } eval_read_options;
@@ -61,11 +67,16 @@ int eval_results_read(eval_set *out, const eval_set *truth, const char *path, bo
 int eval_set_load(eval_set *out, const char *path, const eval_read_options *o, samite_error *err);
 int eval_results_load(eval_set *out, const eval_set *truth, const char *path, const eval_read_options *o,
                       samite_error *err);
-/* The same from memory; `name` is for messages. */
+/* The same from memory, prompts of images too; `name` is for messages. */
 int  eval_set_parse(eval_set *out, const char *data, size_t size, const char *name, bool masks, samite_error *err);
 int eval_results_parse(eval_set *out, const eval_set *truth, const char *data, size_t size, const char *name,
                        bool masks, bool strangers, samite_error *err);
 void eval_set_free(eval_set *s);
+
+/* Was `category` asked of `image`? Where an image has no list, everything is. */
+bool eval_asked(const eval_set *truth, int32_t image, int32_t category);
+/* Drops the items of `s` that were not asked for, and counts them in s->unasked. `truth` may be `s`. */
+void eval_drop_unasked(eval_set *s, const eval_set *truth);
 
 /* "annotation 17 (image 5)" in `out`. */
 const char *eval_item_print(char *out, size_t room, const eval_set *s, const eval_set *images, const eval_item *item);

@@ -10,6 +10,7 @@ static const struct { const char *name; field is; } field_names[] = {
     {"area", FIELD_AREA}, {"iscrowd", FIELD_CROWD}, {"ignore", FIELD_IGNORE}, {"bbox", FIELD_BOX},
     {"segmentation", FIELD_SEGMENTATION}, {"file_name", FIELD_FILE_NAME}, {"name", FIELD_NAME}, {"width", FIELD_WIDTH},
     {"height", FIELD_HEIGHT}, {"is_instance_exhaustive", FIELD_EXHAUSTIVE}, {"text_input", FIELD_TEXT_INPUT},
+    {"prompts", FIELD_PROMPTS},
 };
 
 static bool is_word(const char *s, size_t size, const char *word)
@@ -50,6 +51,7 @@ static void record_begin(reader *r)
     memset(n->seen, 0, sizeof n->seen);
     n->box_numbers = n->size_numbers = 0;
     n->flat = false;
+    n->first_prompt = r->set->prompt_count;
     shape_begin(r, SHAPE_POLYGONS);
     r->record_depth = r->depth;
     r->field = FIELD_OTHER;
@@ -76,6 +78,9 @@ static bool on_open(void *to, bool map)
     } else if (!r->record_depth) {
         if (map && r->in != SECTION_OTHER && r->depth == r->section_depth + 1)
             record_begin(r);
+    } else if (r->field == FIELD_PROMPTS && !map && r->depth == r->record_depth + 1) {
+        r->now.seen[FIELD_PROMPTS] = true;
+        r->set->prompt_count = r->now.first_prompt;
     } else if (r->field == FIELD_SEGMENTATION) {
         int inside = r->depth - r->record_depth;
         if (inside == 1) {
@@ -185,6 +190,24 @@ static bool segmentation_number(reader *r, const char *s, size_t size)
     return true;
 }
 
+/* Is the value that comes an element of an image's prompts? */
+static bool in_prompts(const reader *r)
+{
+    return r->how->prompts && r->in == SECTION_IMAGES && r->field == FIELD_PROMPTS && r->depth == r->record_depth + 1 &&
+           r->now.seen[FIELD_PROMPTS];
+}
+
+static bool add_prompt(reader *r, id_value id)
+{
+    eval_set *s = r->set;
+    if (id.kind == ID_TEXT && !(id.text = pool_string(&s->texts, id.text, id.size)))
+        return out_of_memory(r);
+    if (grow(&s->prompt_ids, s->prompt_count, &s->prompt_room, sizeof *s->prompt_ids))
+        return out_of_memory(r);
+    s->prompt_ids[s->prompt_count++] = id;
+    return true;
+}
+
 /* A value that stands in a list of records without being one. */
 static bool outside(reader *r)
 {
@@ -203,12 +226,14 @@ static bool on_number(void *to, const char *s, size_t size)
         return outside(r);
     if (r->field == FIELD_SEGMENTATION)
         return segmentation_number(r, s, size);
+    if (in_prompts(r))
+        return add_prompt(r, id_from_number(s, size));
     if (r->depth == r->record_depth + 1 && r->field == FIELD_BOX) {
         if (n->box_numbers < 4)
             n->box[n->box_numbers] = real_from_json(s, size);
         n->box_numbers++;
     }
-    if (r->depth != r->record_depth)
+    if (r->depth != r->record_depth || r->field == FIELD_PROMPTS)
         return true;
     if (is_id(r->field))
         return set_id(r, id_from_number(s, size));
@@ -251,6 +276,8 @@ static bool on_string(void *to, const char *s, size_t size)
         return outside(r);
     if (r->field == FIELD_SEGMENTATION && r->depth == r->record_depth + 1 && r->part == 'c')
         return add_text(r, s, size);
+    if (in_prompts(r))
+        return add_prompt(r, id_from_string(s, size));
     if (r->depth != r->record_depth)
         return true;
     if (is_id(r->field))
@@ -265,7 +292,7 @@ static bool on_other(void *to, int value)
     reader *r = to;
     if (!r->record_depth || value < 0 || r->depth != r->record_depth)
         return true;
-    if (!is_id(r->field) && r->field != FIELD_SEGMENTATION && r->field != FIELD_BOX) {
+    if (!is_id(r->field) && r->field != FIELD_SEGMENTATION && r->field != FIELD_BOX && r->field != FIELD_PROMPTS) {
         r->now.seen[r->field] = true;
         r->now.value[r->field] = value;
     }

@@ -24,6 +24,7 @@ typedef enum field {
     FIELD_HEIGHT,
     FIELD_EXHAUSTIVE,
     FIELD_TEXT_INPUT,
+    FIELD_PROMPTS,
     FIELDS
 } field;
 
@@ -37,6 +38,7 @@ typedef struct record {
     int      box_numbers, size_numbers;
     shape    shape;
     bool     flat;                 /* a list of numbers where a list of polygons belongs */
+    size_t   first_prompt;         /* in set->prompt_ids */
 } record;
 
 /* Names of the ground truth, for results that come with images and categories of their own. */
@@ -73,6 +75,8 @@ typedef struct reader {
 extern const json_events reader_events;
 bool reader_piece(void *to, size_t at, size_t size);
 
+/* The prompts of images, so far ids or names, become categories. */
+int resolve_prompts(eval_set *s, samite_error *err);
 /* Takes the finished record in; false with *err set when it cannot be. */
 bool record_end(reader *r);
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "eval/cgf1.h"
 #include "eval/json_stream.h"
+#include "eval/presence.h"
 #include "eval/python_random.h"
 #include "eval/report.h"
 
@@ -283,12 +284,24 @@ static void put_categories(findings *f, json_t *group, const char *kind, const c
     f->failed |= json_object_set_new(group, "categories", list) != 0;
 }
 
+/* By name is one thing, over all pairs of image and prompt at once another. */
+static void put_pooled(findings *f, json_t *group, const char *kind, const coco_result *r)
+{
+    char name[40];
+    snprintf(name, sizeof name, "%s/pairs", kind);
+    findings_number(f, name, "AP", r->pooled[0]);
+    findings_number(f, name, "AP50", r->pooled[1]);
+    f->failed |= json_object_set_new(group, "pairs", json_pack("{s:f, s:f}", "AP", r->pooled[0], "AP50", r->pooled[1])) != 0;
+}
+
 static void put_coco(findings *f, const char *kind, const coco_result *r, const eval_set *truth, bool arrays)
 {
     json_t *g = group_of(f, kind);
     put_array(f, g, "stats", r->stats, COCO_STATS);
     for (int i = 0; i < COCO_STATS; i++)
         findings_number(f, kind, coco_stat_names[i], r->stats[i]);
+    if (truth->has_prompts)
+        put_pooled(f, g, kind, r);
     put_categories(f, g, kind, r, truth);
     size_t each = COCO_IOUS * r->categories * COCO_AREAS * COCO_LIMITS;
     if (arrays) {
@@ -306,20 +319,52 @@ typedef struct coco_run {
     uint8_t *images, *categories;
 } coco_run;
 
-static int evaluate_kind(findings *f, const coco_run *run, bool masks, const samite_eval_options *o, report *page,
-                         samite_error *err)
+/* One kind of IoU over `results`; `page` may be NULL. */
+static int evaluate_results(findings *f, const coco_run *run, const eval_set *results, bool masks, const char *kind,
+                            const samite_eval_options *o, report *page, samite_error *err)
 {
     coco_result r;
     coco_options how = {.masks = masks, .compat = o->compat != 0, .images = run->images, .categories = run->categories,
-                        .positive_only = o->positive_only != 0, .keep_matches = page != NULL};
-    int code = coco_evaluate(&r, &run->truth, &run->results, &how, err);
+                        .positive_only = o->positive_only != 0, .keep_matches = page != NULL,
+                        .pool = run->truth.has_prompts};
+    int code = coco_evaluate(&r, &run->truth, results, &how, err);
     if (code)
         return code;
-    put_coco(f, masks ? "segm" : "bbox", &r, &run->truth, o->arrays != 0);
+    put_coco(f, kind, &r, &run->truth, o->arrays != 0);
     if (page)
-        code = report_coco(page, masks ? "segm" : "bbox", &r, &run->truth, &run->results, o, err);
+        code = report_coco(page, kind, &r, &run->truth, results, o, err);
     coco_result_free(&r);
     return code;
+}
+
+static int evaluate_kind(findings *f, const coco_run *run, bool masks, const samite_eval_options *o, report *page,
+                         samite_error *err)
+{
+    eval_set single;
+    int code = evaluate_results(f, run, &run->results, masks, masks ? "segm" : "bbox", o, page, err);
+    if (code || o->nms <= 0)
+        return code;
+    code = drop_doubles(&single, &run->results, o->nms, err);
+    if (!code)
+        code = evaluate_results(f, run, &single, masks, masks ? "segm_nms" : "bbox_nms", o, NULL, err);
+    free(single.items);
+    return code;
+}
+
+/* Only pairs that were asked for take part. */
+static void leave_out_unasked(findings *f, coco_run *run)
+{
+    eval_set *t = &run->truth, *r = &run->results;
+    if (!t->has_prompts)
+        return;
+    eval_drop_unasked(t, t);
+    eval_drop_unasked(r, t);
+    if (t->unasked)
+        findings_note(f, "%s: %zu annotations are of categories that their image does not ask for; left out", t->path,
+                      t->unasked);
+    if (r->unasked)
+        findings_note(f, "%s: %zu results are of categories that their image does not ask for; left out", r->path,
+                      r->unasked);
 }
 
 static int evaluate_coco(findings *f, const samite_eval_options *o, report *page, samite_error *err)
@@ -327,7 +372,7 @@ static int evaluate_coco(findings *f, const samite_eval_options *o, report *page
     coco_run run = {0};
     unsigned iou = o->iou ? o->iou : SAMITE_IOU_BBOX;
     bool masks = (iou & SAMITE_IOU_SEGM) != 0;
-    eval_read_options how = {masks, false, o->progress, o->user};
+    eval_read_options how = {.masks = masks, .prompts = !o->all_prompts, .progress = o->progress, .user = o->user};
     int code = eval_set_load(&run.truth, o->gt[0], &how, err);
     if (!code)
         code = eval_results_load(&run.results, &run.truth, o->dt, &how, err);
@@ -338,7 +383,10 @@ static int evaluate_coco(findings *f, const samite_eval_options *o, report *page
     if (!code) {
         note_truth(f, &run.truth, o);
         note_results(f, &run.results, &run.truth);
+        leave_out_unasked(f, &run);
     }
+    if (!code && o->presence)
+        code = evaluate_presence(f, &run.truth, run.images, run.categories, o->presence, o->threshold, err);
     if (!code && iou & SAMITE_IOU_BBOX)
         code = evaluate_kind(f, &run, false, o, page, err);
     if (!code && masks)
@@ -374,7 +422,7 @@ static int evaluate_cgf1(findings *f, const samite_eval_options *o, samite_error
     eval_set *truths = calloc(n, sizeof *truths), *results = calloc(n, sizeof *results);
     int code = truths && results ? SAMITE_OK : fail(err, SAMITE_RESOURCE, "not enough memory for %zu files", n);
     for (size_t i = 0; i < n && !code; i++) {
-        eval_read_options how = {masks, true, o->progress, o->user};
+        eval_read_options how = {.masks = masks, .strangers = true, .progress = o->progress, .user = o->user};
         code = eval_set_load(&truths[i], o->gt[i], &how, err);
         if (!code)
             code = eval_results_load(&results[i], &truths[i], o->dt, &how, err);
@@ -421,6 +469,10 @@ static void put_about(findings *f, const samite_eval_options *o)
         json_object_set_new(about, "max_detections", json_pack("[i,i,i]", 1, 10, 100));
         json_object_set_new(about, "pycocotools_compat", json_boolean(o->compat));
         json_object_set_new(about, "positive_only", json_boolean(o->positive_only));
+        if (o->nms > 0)
+            json_object_set_new(about, "nms", json_real(o->nms));
+        if (o->presence)
+            json_object_set_new(about, "presence_threshold", json_real(o->threshold));
         if (o->limit > 0)
             json_object_set_new(about, "limit", json_integer(o->limit));
         if (o->image_list)

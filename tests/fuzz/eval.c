@@ -19,7 +19,8 @@ static void evaluate(const eval_set *g, const eval_set *d, bool masks)
 {
     coco_result r;
     samite_error err = {0};
-    int code = coco_evaluate(&r, g, d, &(coco_options){.masks = masks, .compat = true, .keep_matches = true}, &err);
+    coco_options o = {.masks = masks, .compat = true, .keep_matches = true, .pool = true};
+    int code = coco_evaluate(&r, g, d, &o, &err);
     check(code, &err);
     if (code == SAMITE_OK)
         for (int i = 0; i < COCO_STATS; i++)
@@ -50,6 +51,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(code, &err);
         if (!code)
             evaluate(&g, &d, masks);
+        if (!code) {
+            eval_drop_unasked(&d, &g);
+            eval_drop_unasked(&g, &g);
+            evaluate(&g, &d, masks);
+        }
         eval_set_free(&d);
         eval_set_free(&g);
     }
