@@ -238,21 +238,27 @@ static void gather_values(workspace *w, const task *t, const uint32_t *v, int64_
 
 /* ---- without looking for the largest score ----
  *
- * A score is at most |q| |k|. Relative to that bound weights may be tiny, but bf16 has the exponents of f32: nothing is lost
- * as long as a row's largest weight is far above the smallest number. Scores then become weights while they are still in
- * registers, and sums are never rescaled. Where a bound turns out to be too far away the task is done the other way.
+ * Weights need not be relative to a row's largest score: bf16 has the exponents of f32, so any score near it will do, and
+ * sums are never rescaled. A score is at most |q| |k|; where that bound is small it is near enough, else the
+ * largest score of the first panel is taken. Scores then become weights while they are still in registers. Where a row's
+ * sum shows that some score was too far away the task is done the other way.
  */
 
-enum { BOUND_MOST = 512 };          /* sums that begin with the bound keep their last bits well enough */
+enum {
+    SHIFT_MOST = 4096,              /* sums that begin with it keep their last bits well enough */
+    BOUND_NEAR = 46,                /* scores lie within twice that: 2^-92 is seen below */
+    WEIGHT_MOST = 64                /* powers of two */
+};
 #define SUM_LEAST 1e-28f            /* about 2^-93, above any sum of weights that were raised to 2^-125 */
+#define SUM_MOST  9e18f             /* about 2^63, below any sum with a weight that was lowered to 2^64 */
 
-/* 2^x for x up to 0 as exp2_coarse, but at least 2^-125. A sum with 1.5 * 2^23 ends in the whole part of x. */
+/* 2^x as exp2_coarse, from 2^-125 to 2^WEIGHT_MOST. A sum with 1.5 * 2^23 ends in the whole part of x. */
 INLINE vec exp2_bounded(vec x)
 {
     const vec magic = v_set(12582912);
     vec t, r, p;
 
-    x = v_max(v_set(-125), x);
+    x = v_min(v_set(WEIGHT_MOST), v_max(v_set(-125), x));
     t = v_add(x, magic);
     r = v_sub(x, v_sub(t, magic));
     p = v_fma(r, v_set(0.055171664f), v_set(0.24261112f));
@@ -262,7 +268,7 @@ INLINE vec exp2_bounded(vec x)
         _mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
 }
 
-/* Weights of TILE_ROWS queries for one panel of keys as pairs, and their sums lane by lane. low: minus the bounds. */
+/* Weights of TILE_ROWS queries for one panel of keys as pairs, and their sums lane by lane. low: minus the shifts. */
 static __attribute__((noinline)) void weigh_panel(uint32_t *p, float *sums, const float *low, const uint32_t *q, const uint32_t *panel,
                         int64_t pairs)
 {
@@ -381,17 +387,16 @@ static void weigh_bytes(uint32_t *p, float *sums, const float *low, const int32_
 /* Variance of a score (in powers of two) from which 8 bits are too few: weights would be off by 9 %, one with another. */
 #define COARSE_MOST (1.0f / 64)
 
-/* Puts minus the bound of each query into w->top. false: there is none, or it is too large. *bytes, if it was set: do
- * they suffice? Rounding to steps of s makes an error with the variance s^2 / 12. */
+/* Puts |q| |k| of each query and its longest key into w->top. Returns whether all are small. *bytes, if it was set: do they
+ * suffice? Rounding to steps of s makes an error with the variance s^2 / 12. */
 static bool find_bounds(workspace *w, const task *t, bool *bytes)
 {
     const attention_args *a = t->a;
     const float *lengths = (const float *)t->keys + t->l->slice_floats - t->l->length_floats;
     const float *steps = *bytes ? bytes_of(t->keys, t->l, a->dim).coarsest : NULL;
     float key = 0, step = 0, q[ATTENTION_MAX_DIM];
+    bool near = true;
 
-    if (a->causal || a->key_mask || a->bias_x)
-        return false;
     for (int64_t i = 0; i < (a->nk + PANEL - 1) / PANEL; i++)
         key = larger(key, lengths[i]);
     for (int64_t i = 0; steps && i < a->nk / PANEL; i++)
@@ -400,12 +405,31 @@ static bool find_bounds(workspace *w, const task *t, bool *bytes)
         for (int64_t d = 0; d < a->dim; d += VL)
             v_store(q + d, widen(w->q + (r * a->dim + d) / 2));
         float length = squared_length(q, a->dim);
-        w->top[r] = -1.01f * sqrtf(key * length);
-        if (!(w->top[r] > -BOUND_MOST))
-            return false;
+        w->top[r] = 1.01f * sqrtf(key * length);
+        near = near && w->top[r] <= BOUND_NEAR;
         *bytes = *bytes && length * step * step + key * w->step[r] * w->step[r] < 12 * COARSE_MOST;
     }
-    return true;
+    return near;
+}
+
+/* Puts minus a score that is near the largest one of each query into w->top. false: there is none, or it is too large. */
+static bool find_shifts(workspace *w, const task *t, bool *bytes)
+{
+    const attention_args *a = t->a;
+    bool usable = !a->causal && !a->key_mask && !a->bias_x;
+
+    if (usable && !find_bounds(w, t, bytes)) {
+        for (int64_t r = 0; r < t->padded; r++)
+            v_store(w->tops + r * VL, v_set(-INFINITY));
+        score_panel(w, t, t->keys, 0, least(PANEL, a->nk));
+        for (int64_t r = 0; r < t->padded; r++)
+            w->top[r] = v_top(v_load(w->tops + r * VL));
+    }
+    for (int64_t r = 0; usable && r < t->padded; r++) {
+        w->top[r] = -w->top[r];
+        usable = fabsf(w->top[r]) < SHIFT_MOST;
+    }
+    return usable;
 }
 
 /* Weights of all queries of the task for `count` keys of one panel, which stand from column `at` on. */
@@ -441,7 +465,7 @@ static bool attend_bounded(workspace *w, const task *t, bool bytes)
     int64_t pairs = t->a->dim / 2, nk = t->a->nk;
     float once[TASK_ROWS], *sums = w->tops;
 
-    if (!find_bounds(w, t, &bytes))
+    if (!find_shifts(w, t, &bytes))
         return false;
     for (int64_t r = 0; r < t->padded; r++) {
         v_store(sums + r * VL, v_zero());
@@ -460,7 +484,7 @@ static bool attend_bounded(workspace *w, const task *t, bool bytes)
     for (int64_t r = 0; r < t->padded; r++) {
         w->sum[r] = v_sum(v_load(sums + r * VL));
         w->top[r] = -w->top[r];
-        if (r < t->rows && !(w->sum[r] > SUM_LEAST))
+        if (r < t->rows && !(w->sum[r] > SUM_LEAST && w->sum[r] < SUM_MOST))
             return false;
     }
     store_outputs(w->o, w->top, w->sum, t);
