@@ -147,11 +147,10 @@ static int check_settings(const align_settings *s, samite_error *err)
 /* Opens what is to be compared. With --reference no model is a valid choice: an inputs folder needs none. */
 static int open_models(samite_model **m, samite_model **other, const align_settings *s, samite_error *err)
 {
-    const char *path;
     engine_settings first = s->engine, second = s->engine;
     int code = SAMITE_OK;
     first.name = first.parts = first.library = first.settings = NULL;
-    if (s->against || s->engine.name || model_path(&path, &first, NULL) == SAMITE_OK)
+    if (s->against || s->engine.name || model_is_named(&first))
         code = open_model(m, &first, err);
     if (!code && s->engine.name)
         return open_model(other, &s->engine, err);

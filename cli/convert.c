@@ -16,8 +16,8 @@ typedef struct convert_settings {
     const char     *type, *pictures;
     words           texts;
     int             count;
-    double          bound;
-    bool            json;
+    double          bound, nms;
+    bool            json, detector_only;
 } convert_settings;
 
 #define AT(member) offsetof(convert_settings, member)
@@ -32,6 +32,10 @@ static const option options[] = {
      .help = "prompt for all pictures, may be repeated (default: two common ones for each, in turns)"},
     {"--bound", 0, OPTION_REAL, AT(bound), "X",
      .help = "largest relative error of a layer's output in 8 bits (default: 0.05)", .least = 1e-9, .most = 1e9},
+    {"--detector", 0, OPTION_FLAG, AT(detector_only), NULL, .help = "leave out the tracker and the head for clicks"},
+    {"--nms", 0, OPTION_REAL, AT(nms), "IOU",
+     .help = "what samite segment takes for --nms with OUT (default: as in IN, which is 0 for the official weights)",
+     .least = 0, .most = 1},
     {"--json", 0, OPTION_FLAG, AT(json), NULL, .help = "int8: the table of layers as JSON"},
     PROCESSOR_OPTIONS(convert_settings),
     QUIET_OPTION(convert_settings),
@@ -100,6 +104,8 @@ static int write_int8(samite_model *m, const convert_settings *s, const char *ou
     o.texts = s->texts.item;
     o.text_count = s->texts.count;
     o.bound = s->bound;
+    o.detector_only = s->detector_only;
+    o.nms = (float)s->nms;
     o.each = collect;
     o.user = &t;
     if (!code)
@@ -133,14 +139,18 @@ static int convert(const convert_settings *s, const char *in, const char *out, s
 {
     engine_settings engine = s->engine;
     samite_model *m = NULL;
+    samite_write_options o = SAMITE_WRITE_OPTIONS_INIT;
     engine.model = in;
     engine.precision = "f32";
     engine.no_cache = true;
+    o.type = s->type;
+    o.detector_only = s->detector_only;
+    o.nms = (float)s->nms;
     int code = check_settings(s, out, err);
     if (!code)
         code = open_model(&m, &engine, err);
     if (!code)
-        code = s->pictures ? write_int8(m, s, out, err) : samite_model_write(m, out, s->type, err);
+        code = s->pictures ? write_int8(m, s, out, err) : samite_model_write_with(m, out, &o, err);
     if (!code)
         code = check_interrupt(err);
     samite_model_free(m);
@@ -149,7 +159,7 @@ static int convert(const convert_settings *s, const char *in, const char *out, s
 
 static int run(int argc, char **argv)
 {
-    convert_settings s = {0};
+    convert_settings s = {.nms = -1};
     samite_error err = {0};
     words rest = {0};
     int status;
@@ -180,5 +190,5 @@ static const char details[] =
 
 const command convert_command = {
     "convert", "write a model as .safetensors or .pt",
-    "convert IN OUT [--dtype f32|f16|bf16 | --dtype int8 --calibrate DIR [options]]", details, options, run,
+    "convert IN OUT [--dtype f32|f16|bf16 | --dtype int8 --calibrate DIR] [options]", details, options, run,
 };

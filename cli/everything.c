@@ -38,7 +38,7 @@ json_t *everything_json(const everything_settings *e)
 
 static int run(int argc, char **argv)
 {
-    segment_settings s = {.overlap = -1, .everything = {.on = true, .points = 32, .overlap = 0.8, .stability = 0.95, .duplicate = 0.7}};
+    segment_settings s = {.nms = -1, .overlap = -1, .everything = {.on = true, .points = 32, .overlap = 0.8, .stability = 0.95, .duplicate = 0.7}};
     return segment_run(&everything_command, &s, argc, argv);
 }
 

@@ -78,6 +78,9 @@ static const option options[] = {
      .help = "what neighbouring windows share (default: an eighth of --tile)", .least = 0, .most = 8192},
     {"--score", 0, OPTION_REAL, AT(score), "X",
      .help = "least score of a result, 0 to 1 (default: 0.5)", .least = 0, .most = 1},
+    {"--nms", 0, OPTION_REAL, AT(nms), "IOU",
+     .help = "drop results whose box overlaps a better one of the same prompt more; 0: none (default: the model's own)",
+     .least = 0, .most = 1},
     {"--max-det", 0, OPTION_INT, AT(most), "N",
      .help = "at most N results per prompt (default: all)", .least = 1, .most = 1e6},
     {"--json", 0, OPTION_FLAG, AT(json), NULL,
@@ -367,7 +370,7 @@ int segment_run(const command *c, segment_settings *s, int argc, char **argv)
 
 static int run(int argc, char **argv)
 {
-    return segment_run(&segment_command, &(segment_settings){.score = 0.5, .overlap = -1}, argc, argv);
+    return segment_run(&segment_command, &(segment_settings){.score = 0.5, .nms = -1, .overlap = -1}, argc, argv);
 }
 
 static const char details[] =

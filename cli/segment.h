@@ -43,7 +43,7 @@ typedef struct segment_settings {
     box_list        boxes;
     click_settings  click;
     everything_settings everything;
-    double          score;
+    double          score, nms;    /* nms < 0: the model's own */
     int             most;
     const char     *out;
     bool            json, jsonl, no_exif, recursive, resume;

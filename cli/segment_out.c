@@ -58,6 +58,8 @@ static json_t *make_settings(const segment_settings *s, const prompts *ask, cons
         json_decref(o);
         return NULL;
     }
+    if (o && s->nms >= 0)
+        json_object_set_new(o, "nms", json_real(s->nms));
     if (o && ask->everything)
         json_object_set_new(o, "everything", everything_json(ask->everything));
     if (o && s->tile)

@@ -32,6 +32,7 @@ int prompts_make(prompts *p, const segment_settings *s, samite_error *err)
         one.box_count = s->boxes.count;
         one.score = (float)s->score;
         one.max_results = s->most;
+        one.nms = (float)s->nms;
         p->prompt[i] = one;
         p->names[i] = s->everything.on ? "object" : one.text ? one.text : "visual";
     }

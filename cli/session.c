@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "demo_model.h"
 
 #define ENCODE_SHARE 0.8      /* of the time of one picture, for the estimate of a batch */
 #define ITEM_STEPS 1000
@@ -155,6 +156,17 @@ void progress_end(void)
     progress_close(&display.line);
 }
 
+static const char *named_model(const engine_settings *s)
+{
+    const char *path = s->model ? s->model : getenv("SAMITE_MODEL");
+    return path && *path ? path : NULL;
+}
+
+bool model_is_named(const engine_settings *s)
+{
+    return named_model(s) || s->name;
+}
+
 int model_path(const char **path, const engine_settings *s, samite_error *err)
 {
     if (s->name && strcmp(s->name, "native") != 0) {
@@ -164,8 +176,10 @@ int model_path(const char **path, const engine_settings *s, samite_error *err)
     }
     if (s->parts || s->library || s->settings)
         return fail(err, SAMITE_USAGE, "--parts, --engine-library and --engine-settings go with --engine NAME");
-    *path = s->model ? s->model : getenv("SAMITE_MODEL");
-    if (*path && **path)
+    *path = named_model(s);
+    if (!*path)
+        *path = demo_model_path();
+    if (*path)
         return SAMITE_OK;
     return fail(err, SAMITE_USAGE, "no model given: use -m FILE or set SAMITE_MODEL; sam3.pt is on Hugging Face as "
                 "facebook/sam3 (accept Meta's licence there first); -m formula:small tries samite out without weights");
@@ -195,6 +209,8 @@ int open_model(samite_model **out, const engine_settings *s, samite_error *err)
     int code = model_path(&path, s, err);
     if (code)
         return code;
+    if (!model_is_named(s) && !s->quiet)
+        say(DEMO_MODEL_NOTICE);
     samite_options o = library_options(s);
     char *folder = s->no_cache ? NULL : samite_cache_folder();
     o.cache_folder = folder;

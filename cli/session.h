@@ -18,7 +18,7 @@ typedef struct engine_settings {
 
 #define MODEL_OPTION(T) \
     {"--model", 'm', OPTION_TEXT, offsetof(T, engine.model), "MODEL", \
-     .help = "sam3.pt, .safetensors, a folder, or formula:tiny|small|full (default: $SAMITE_MODEL)"}
+     .help = "sam3.pt, .safetensors, a folder, or formula:tiny|small|full (default: $SAMITE_MODEL, else the demo model)"}
 #define QUIET_OPTION(T) \
     {"--quiet", 'q', OPTION_FLAG, offsetof(T, engine.quiet), NULL, .help = "no progress and no warnings"}
 #define PROCESSOR_OPTIONS(T) \
@@ -78,9 +78,12 @@ int  exit_status(int code);
  * `status`. */
 int  finish_output(int status);
 
-/* The path of the model: the option, else SAMITE_MODEL, else an error that tells where to get one. */
+/* The path of the model: the option, else SAMITE_MODEL, else the one that comes with samite, else an error that tells
+ * where to get one. */
 int model_path(const char **path, const engine_settings *s, samite_error *err);
-/* Opens the model with progress shown. */
+/* Is there an option or SAMITE_MODEL? */
+bool model_is_named(const engine_settings *s);
+/* Opens the model with progress shown; says so when it is the one that comes with samite. */
 int open_model(samite_model **out, const engine_settings *s, samite_error *err);
 /* The options for the library that belong to these settings, callbacks included. */
 samite_options library_options(const engine_settings *s);

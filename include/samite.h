@@ -113,6 +113,16 @@ SAMITE_API int samite_model_sides(const samite_model *m, int *sides, int max);
  * with weights_only=True and in the official code). type "f32", "f16", "bf16" or NULL = as stored. Atomic. */
 SAMITE_API int samite_model_write(const samite_model *m, const char *path, const char *type, samite_error *err);
 
+typedef struct samite_write_options {
+    size_t      size;                  /* set by the initializer */
+    const char *type;                  /* as above */
+    int         detector_only;         /* 1: leave out the tracker and the head for clicks */
+    float       nms;                   /* what samite_prompt.nms is by default with this file; less than 0: as it is */
+} samite_write_options;
+#define SAMITE_WRITE_OPTIONS_INIT {sizeof(samite_write_options), NULL, 0, -1}
+SAMITE_API int samite_model_write_with(const samite_model *m, const char *path, const samite_write_options *options,
+                                       samite_error *err);
+
 /* One big product of the network after calibration. */
 typedef struct samite_calibrated {
     const char *name;                  /* of its weights; valid during the callback */
@@ -130,8 +140,10 @@ typedef struct samite_calibrate_options {
     double             bound;          /* largest error of a product in 8 bits; 0 = 0.05 */
     void             (*each)(void *user, const samite_calibrated *row);     /* may be NULL */
     void              *user;
+    int                detector_only;  /* these two as in samite_write_options */
+    float              nms;
 } samite_calibrate_options;
-#define SAMITE_CALIBRATE_OPTIONS_INIT {sizeof(samite_calibrate_options), NULL, 0, NULL, 0, 0, NULL, NULL}
+#define SAMITE_CALIBRATE_OPTIONS_INIT {sizeof(samite_calibrate_options), NULL, 0, NULL, 0, 0, NULL, NULL, 0, -1}
 /* Measures on pictures what every big product loses in 8 bits and writes a .safetensors file with weights in 8 bits, each
  * row with its scale, where that is within the bound. Such a file opens like any other; precision "auto" (and NULL) then
  * computes in 8 bits what is stored so. The model must be open with precision "f32", natively, and not from such a file. */
@@ -188,8 +200,11 @@ typedef struct samite_prompt {
     int               max_results;     /* 0 = no limit */
     int               no_masks;        /* 1: boxes and scores only, much cheaper */
     int               whole_boxes;     /* 1: boxes are not cut at the border of the picture, as in official evaluations */
+    float             nms;             /* results whose box overlaps that of a better one more than this (intersection over
+                                          union) are dropped; 0 = none are; less than 0 = as the model's file says, which
+                                          is none with the official weights */
 } samite_prompt;
-#define SAMITE_PROMPT_INIT {sizeof(samite_prompt), NULL, NULL, 0, 0.5f, 0, 0, 0}
+#define SAMITE_PROMPT_INIT {sizeof(samite_prompt), NULL, NULL, 0, 0.5f, 0, 0, 0, -1}
 
 /* COCO run lengths: column by column, background first. */
 typedef struct samite_mask {

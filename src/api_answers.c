@@ -52,7 +52,7 @@ static bool same_boxes(const samite_prompt *a, const samite_prompt *b)
 static bool same_prompt(const samite_prompt *a, const samite_prompt *b)
 {
     return same_words(a->text, b->text) && same_boxes(a, b) && a->score == b->score &&
-           a->max_results == b->max_results && !a->no_masks == !b->no_masks && !a->whole_boxes == !b->whole_boxes;
+           a->max_results == b->max_results && !a->no_masks == !b->no_masks && !a->whole_boxes == !b->whole_boxes && a->nms == b->nms;
 }
 
 static void forget(answered *a)

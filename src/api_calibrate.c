@@ -100,7 +100,8 @@ static int write_file(const job *j, const char *path, samite_error *err)
                              kernels_get()->level, "tensors", notes);
     char *line = note ? json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(note);
-    code = line ? native_write_int8(j->m->n, path, line, on_step, j->m, err)
+    write_choice how = {NULL, j->o.detector_only != 0, j->o.nms};
+    code = line ? native_write_int8(j->m->n, path, &how, line, on_step, j->m, err)
                 : fail(err, SAMITE_RESOURCE, "not enough memory for the notes of %s", path);
     free(line);
     for (size_t i = 0; i < count; i++)

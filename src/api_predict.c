@@ -90,6 +90,7 @@ static int ask(worker *w, int32_t category, samite_error *err)
     p.max_results = w->j.o->most;
     p.no_masks = !masks;
     p.whole_boxes = 1;
+    p.nms = 0;
     int code = samite_image_segment(w->image, &p, &res, err);
     for (int i = 0; i < (code ? 0 : res->count) && !code; i++) {
         const samite_instance *s = &res->instance[i];

@@ -89,8 +89,31 @@ static int better_first(const void *a, const void *b)
     return x->query - y->query;
 }
 
-/* Queries above the threshold, best first, at most `limit` (0: all). */
-static int choose(choice *out, const answers *found, float presence, float threshold, int limit)
+/* Drops those whose box overlaps a better one by more than `most`; returns how many stay, or -1: out of memory. */
+static int drop_doubles(choice *chosen, int n, const float *boxes, float most)
+{
+    uint8_t *keep = malloc((size_t)n + 1);
+    double (*box)[4] = malloc(((size_t)n + 1) * sizeof *box);
+    int kept = keep && box ? 0 : -1;
+    for (int i = 0; kept == 0 && i < n; i++) {
+        const float *b = boxes + 4 * chosen[i].query;
+        box[i][0] = (double)b[0] - 0.5 * (double)b[2];
+        box[i][1] = (double)b[1] - 0.5 * (double)b[3];
+        box[i][2] = (double)b[2];
+        box[i][3] = (double)b[3];
+    }
+    if (kept == 0)
+        box_nms(keep, box, (size_t)n, (double)most);
+    for (int i = 0; kept >= 0 && i < n; i++)
+        if (keep[i])
+            chosen[kept++] = chosen[i];
+    free(keep);
+    free(box);
+    return kept;
+}
+
+/* Queries above the threshold, best first. */
+static int choose(choice *out, const answers *found, float presence, float threshold)
 {
     int n = 0;
     for (int64_t q = 0; q < found->queries; q++) {
@@ -99,7 +122,7 @@ static int choose(choice *out, const answers *found, float presence, float thres
             out[n++] = (choice){(int32_t)q, score};
     }
     qsort(out, (size_t)n, sizeof *out, better_first);
-    return limit > 0 && n > limit ? limit : n;
+    return n;
 }
 
 static float inside(float v, float limit)
@@ -163,9 +186,13 @@ static int collect(samite_image *im, const samite_prompt *p, const answers *foun
     if (!chosen)
         return fail(err, SAMITE_RESOURCE, "not enough memory for the results");
     res->presence = sigmoid(found->presence);
-    int n = choose(chosen, found, res->presence, p->score, p->max_results), code = 0;
-    res->instance = calloc((size_t)(n ? n : 1), sizeof *res->instance);
-    if (!res->instance)
+    int n = choose(chosen, found, res->presence, p->score), code = 0;
+    float most = p->nms < 0 ? im->model->n->net->c.nms : p->nms;
+    if (most > 0)
+        n = drop_doubles(chosen, n, found->boxes, most);
+    n = p->max_results > 0 && n > p->max_results ? p->max_results : n;
+    res->instance = calloc((size_t)(n > 0 ? n : 1), sizeof *res->instance);
+    if (!res->instance || n < 0)
         code = fail(err, SAMITE_RESOURCE, "not enough memory for %d results", n);
     for (int i = 0; !code && i < n; i++) {
         res->instance[i].score = chosen[i].score;
@@ -190,6 +217,8 @@ static int check_prompt(const samite_image *im, const samite_prompt *p, samite_e
         return fail(err, SAMITE_USAGE, "%d example boxes: expected 0 to 1024", p->box_count);
     if (!(p->score >= 0 && p->score <= 1))
         return fail(err, SAMITE_USAGE, "score threshold %g: expected 0 to 1", (double)p->score);
+    if (!(p->nms <= 1))
+        return fail(err, SAMITE_USAGE, "overlap of results %g: expected 0 to 1", (double)p->nms);
     if (!im->encoded.begun && !im->features[0].data)
         return fail(err, SAMITE_USAGE, "no picture is encoded");
     return 0;

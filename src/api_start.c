@@ -24,7 +24,7 @@ int samite_start(const char *size, const char *sprites, uint64_t seed, const cha
     if (!code)
         code = start_weights(n, seed, err);
     if (!code)
-        code = native_write(n, out, NULL, NULL, NULL, err);
+        code = native_write(n, out, &WRITE_AS_STORED, NULL, NULL, err);
     native_close(n);
     scene_world_close(&w);
     return code;

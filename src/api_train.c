@@ -256,7 +256,7 @@ int samite_merge(const char *base, const char *adapter, const char *out, samite_
         return code;
     code = adapters_merge(n, adapter, &count, err);
     if (!code)
-        code = native_write(n, out, NULL, NULL, NULL, err);
+        code = native_write(n, out, &WRITE_AS_STORED, NULL, NULL, err);
     native_close(n);
     return code;
 }

@@ -209,7 +209,6 @@ class Usage(Case):
         self.fails(2, "--out", "segment", self.photo, "--text", "dog", "--resume")
         self.fails(2, "exclude", "segment", self.photo, "--text", "dog", "--json", "--jsonl")
         self.fails(2, "folder of the pictures", "segment", self.folder, "--text", "dog", "--out", self.folder)
-        self.fails(2, "no model", "segment", self.photo, "--text", "dog", model=None)
         self.fails(2, "one argument too many", "info", "a", "b")
         self.fails(2, "something is missing", "convert", "formula:tiny")
         self.fails(2, ".safetensors or .pt", "convert", "formula:tiny", self.path("x.onnx"))

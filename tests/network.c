@@ -1,4 +1,5 @@
 /* network.c - the whole detector at the tiny size: against the original's numbers, across threads, files and types. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -229,6 +230,72 @@ static void files_keep_the_model(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+static samite_result *segment_without_doubles(samite_image *im, float nms)
+{
+    samite_prompt p = SAMITE_PROMPT_INIT;
+    samite_error e = {0};
+    samite_result *r;
+    p.text = "cat";
+    p.score = 0;
+    p.nms = nms;
+    p.whole_boxes = 1;                    /* doubles are told before boxes are cut */
+    if (samite_image_segment(im, &p, &r, &e))
+        fail_msg("%s", e.text);
+    return r;
+}
+
+static double overlap(const samite_instance *a, const samite_instance *b)
+{
+    const float *x = a->box, *y = b->box;
+    double w = fmin((double)x[2], (double)y[2]) - fmax((double)x[0], (double)y[0]);
+    double h = fmin((double)x[3], (double)y[3]) - fmax((double)x[1], (double)y[1]);
+    double both = w > 0 && h > 0 ? w * h : 0;
+    return both / ((double)(x[2] - x[0]) * (double)(x[3] - x[1]) + (double)(y[2] - y[0]) * (double)(y[3] - y[1]) - both);
+}
+
+/* What stays overlaps little, what goes overlaps something that stays; a file can make it the rule. */
+static void doubles_are_dropped(void **state)
+{
+    const float most = 0.5f;
+    char path[] = "/tmp/samite-test-XXXXXX.safetensors";
+    samite_model *m = open_model("formula:tiny", 0, 0);
+    samite_image *im = encode(m);
+    samite_result *all = segment_without_doubles(im, 0), *usual = segment_without_doubles(im, -1),
+                  *few = segment_without_doubles(im, most);
+    assert_same(all, usual);
+    assert_true(few->count > 0 && few->count < all->count);
+    for (int i = 0, k = 0; i < all->count; i++) {
+        double worst = 0;
+        bool kept = k < few->count && memcmp(few->instance[k].box, all->instance[i].box, sizeof few->instance[k].box) == 0;
+        for (int j = 0; j < k; j++)
+            worst = fmax(worst, overlap(&few->instance[j], &all->instance[i]));
+        assert_true(kept ? worst < 0.501 : worst > 0.499);
+        k += kept;
+    }
+    samite_write_options o = SAMITE_WRITE_OPTIONS_INIT;
+    samite_model_info info = {.size = sizeof info};
+    samite_error e = {0};
+    close(mkstemps(path, 12));
+    o.nms = most;
+    o.detector_only = 1;
+    assert_int_equal(samite_model_write_with(m, path, &o, &e), 0);
+    samite_image_free(im);
+    samite_model_free(m);
+    m = open_model(path, 0, 0);
+    unlink(path);
+    assert_int_equal(samite_model_describe(m, &info, &e), 0);
+    assert_true(info.has_masks && !info.has_tracker);
+    im = encode(m);
+    samite_result_free(usual);
+    usual = segment_without_doubles(im, -1);
+    assert_same(few, usual);
+    samite_result_free(all);
+    samite_result_free(usual);
+    samite_result_free(few);
+    samite_image_free(im);
+    samite_model_free(m);
+}
+
 static samite_model *open_precise(const char *precision, int threads)
 {
     samite_options o = SAMITE_OPTIONS_INIT;
@@ -365,7 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_original), cmocka_unit_test(notices_other_weights),
         cmocka_unit_test(threads_change_nothing), cmocka_unit_test(prompts_are_independent),
-        cmocka_unit_test(bad_prompts_are_refused), cmocka_unit_test(files_keep_the_model),
+        cmocka_unit_test(bad_prompts_are_refused), cmocka_unit_test(doubles_are_dropped), cmocka_unit_test(files_keep_the_model),
         cmocka_unit_test(precisions_are_close), cmocka_unit_test(sides_are_checked),
         cmocka_unit_test(wrong_paths_are_refused),
         cmocka_unit_test(describes_itself), cmocka_unit_test(can_be_stopped),

@@ -389,7 +389,7 @@ static char *poisoned_model(float huge)
         poison(n, DECODER "presence_token_head.layers.1.bias", 0, n->net->c.d, huge);
     if (huge > 0)
         poison(n, DECODER "presence_token_head.layers.2.weight", 0, n->net->c.d, 0);
-    assert_int_equal(native_write(n, path_of("poison.safetensors"), NULL, NULL, NULL, &e), 0);
+    assert_int_equal(native_write(n, path_of("poison.safetensors"), &WRITE_AS_STORED, NULL, NULL, &e), 0);
     native_close(n);
     return strdup(path_of("poison.safetensors"));
 }

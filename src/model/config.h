@@ -22,6 +22,7 @@ typedef struct config {
     int kept;                        /* 0, or the token table holds only `kept` = vocabulary tokens: */
     uint16_t kept_ids[MAX_KEPT_TOKENS];  /* their official ids, ascending; the network counts them from 0 */
     int text_projection;             /* columns of the text projection, which nothing uses */
+    float nms;                       /* results that overlap a better one more are usually dropped; 0: none */
 } config;
 
 /* "tiny", "small", "full", "demo"; false for another name. */

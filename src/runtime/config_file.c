@@ -155,6 +155,8 @@ static int read_metadata(config *c, const char *text, const char *path, samite_e
     json_field(o, "vit_heads", &c->vit_heads);
     json_field(o, "vit_window", &c->vit_window);
     json_field(o, "text_heads", &c->text_heads);
+    double nms = json_number_value(json_object_get(o, "nms"));
+    c->nms = nms > 0 && nms <= 1 ? (float)nms : 0;
     json_t *blocks = json_object_get(o, "vit_global"), *v;
     size_t i;
     if (json_is_array(blocks))
@@ -258,7 +260,9 @@ char *config_to_json(const config *c)
         json_array_append_new(kept, json_integer(c->kept_ids[i]));
     if (kept)
         json_object_set_new(o, "token_ids", kept);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    if (o && c->nms > 0)
+        json_object_set_new(o, "nms", json_real((double)c->nms));
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(o);
     return text;
 }

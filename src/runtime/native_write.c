@@ -80,7 +80,13 @@ static item source_of(const native *n, size_t i)
     return (item){.w = w, .e = registry_find(&n->net->all, w->name)};
 }
 
-static int make_plan(plan *p, const native *n, int type, bool tables, samite_error *err)
+/* Files hold tensors that the network has no use for, too. */
+static bool is_of_detector(const item *from)
+{
+    return from->e ? from->e->part < PART_TRACKER_NECK : !starts_with(from->w->name, "tracker.");
+}
+
+static int make_plan(plan *p, const native *n, int type, bool tables, bool detector_only, samite_error *err)
 {
     size_t room = n->file ? weights_count(n->file) : n->net->all.count;
     *p = (plan){.out = calloc(room + 1, sizeof *p->out), .from = calloc(room + 1, sizeof *p->from)};
@@ -90,7 +96,7 @@ static int make_plan(plan *p, const native *n, int type, bool tables, samite_err
     }
     for (size_t i = 0; i < room; i++) {
         item from = source_of(n, i);
-        if (!from.w || !scale_is_left_out(n, from.w, type))
+        if ((!detector_only || is_of_detector(&from)) && (!from.w || !scale_is_left_out(n, from.w, type)))
             plan_add(p, from, type, tables);
     }
     return 0;
@@ -137,7 +143,7 @@ static bool plan_add_narrow(plan *p, item from, int pass)
 }
 
 /* By falling element size, so that all tensors are aligned in the file. */
-static int make_narrow_plan(plan *p, const native *n, samite_error *err)
+static int make_narrow_plan(plan *p, const native *n, bool detector_only, samite_error *err)
 {
     size_t room = n->file ? weights_count(n->file) : n->net->all.count;
     *p = (plan){.out = calloc(2 * room + 1, sizeof *p->out), .from = calloc(2 * room + 1, sizeof *p->from),
@@ -147,6 +153,8 @@ static int make_narrow_plan(plan *p, const native *n, samite_error *err)
         for (size_t i = 0; ok && i < room; i++) {
             item from = source_of(n, i);
             size_t before = p->count;
+            if (detector_only && !is_of_detector(&from))
+                continue;
             if (from.e && from.e->eight) {
                 ok = (pass != 4 && pass != 1) || plan_add_narrow(p, from, pass);
                 continue;
@@ -218,10 +226,12 @@ static bool put(weights_writer *out, const native *n, const item *from, const we
 }
 
 /* `note`: the text for CALIBRATION_KEY, or NULL. */
-static int write_all(const native *n, const plan *p, const char *note, const char *path, native_progress step,
+static int write_all(const native *n, const plan *p, const write_choice *how, const char *note, const char *path, native_progress step,
                      void *user, samite_error *err)
 {
-    char *json = config_to_json(&n->net->c);
+    config c = n->net->c;
+    c.nms = how->nms >= 0 ? how->nms : c.nms;
+    char *json = config_to_json(&c);
     text_pair meta[] = {{(char *)(uintptr_t)CONFIG_KEY, json}, {(char *)(uintptr_t)"format", (char *)(uintptr_t)"pt"},
                         {(char *)(uintptr_t)CALIBRATION_KEY, (char *)(uintptr_t)note}};
     weights_writer *out;
@@ -255,33 +265,34 @@ static int type_of(const char *name)
     return -2;
 }
 
-int native_write(const native *n, const char *path, const char *type, native_progress step, void *user, samite_error *err)
+int native_write(const native *n, const char *path, const write_choice *how, native_progress step, void *user,
+                 samite_error *err)
 {
-    int as = type_of(type);
+    int as = type_of(how->type);
     if (as == -2)
-        return fail(err, SAMITE_USAGE, "type '%s' is unknown: f32, f16 or bf16", type);
+        return fail(err, SAMITE_USAGE, "type '%s' is unknown: f32, f16 or bf16", how->type);
     if (!ends_with(path, ".safetensors") && !ends_with(path, ".pt") && !ends_with(path, ".pth"))
         return fail(err, SAMITE_USAGE, "%s: the name must end in .safetensors or .pt", path);
     plan p;
-    int code = make_plan(&p, n, as, ends_with(path, ".pt") || ends_with(path, ".pth"), err);
+    int code = make_plan(&p, n, as, ends_with(path, ".pt") || ends_with(path, ".pth"), how->detector_only, err);
     if (code)
         return code;
     const char *note = n->file && as < 0 ? weights_metadata(n->file, CALIBRATION_KEY) : NULL;
-    code = write_all(n, &p, note, path, step, user, err);
+    code = write_all(n, &p, how, note, path, step, user, err);
     plan_free(&p);
     return code;
 }
 
-int native_write_int8(const native *n, const char *path, const char *note, native_progress step, void *user,
-                      samite_error *err)
+int native_write_int8(const native *n, const char *path, const write_choice *how, const char *note, native_progress step,
+                      void *user, samite_error *err)
 {
     plan p;
     if (!ends_with(path, ".safetensors"))
         return fail(err, SAMITE_USAGE, "%s: a file in 8 bits must end in .safetensors", path);
-    int code = make_narrow_plan(&p, n, err);
+    int code = make_narrow_plan(&p, n, how->detector_only, err);
     if (code)
         return code;
-    code = write_all(n, &p, note, path, step, user, err);
+    code = write_all(n, &p, how, note, path, step, user, err);
     plan_free(&p);
     return code;
 }
@@ -290,7 +301,7 @@ uint64_t native_write_bytes(const native *n)
 {
     plan p;
     uint64_t bytes = 0;
-    if (make_plan(&p, n, -1, true, NULL))
+    if (make_plan(&p, n, -1, true, false, NULL))
         return 0;
     for (size_t i = 0; i < p.count; i++)
         bytes += (uint64_t)weight_count(&p.out[i]) * dtype_size(p.out[i].type) + 256;

@@ -299,7 +299,7 @@ int checkpoint_save(const checkpoint_files *f, const train_state *s, char **path
     if (!code)
         code = write_moments(f->o, moments, err);
     if (!code)
-        code = f->a ? adapters_write(f->a, model, err) : native_write(f->n, model, NULL, NULL, NULL, err);
+        code = f->a ? adapters_write(f->a, model, err) : native_write(f->n, model, &WRITE_AS_STORED, NULL, NULL, err);
     if (!code)
         code = write_latest(f, s, kept, err);
     if (!code)
@@ -371,7 +371,7 @@ int checkpoint_mark_best(const checkpoint_files *f, const char *path, samite_err
         unlink(temp);
         bool linked = link(path, temp) == 0 && rename(temp, best) == 0;
         if (!linked)
-            code = f->a ? adapters_write(f->a, best, err) : native_write(f->n, best, NULL, NULL, NULL, err);
+            code = f->a ? adapters_write(f->a, best, err) : native_write(f->n, best, &WRITE_AS_STORED, NULL, NULL, err);
         unlink(temp);
     }
     free(best);

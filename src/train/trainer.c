@@ -285,7 +285,7 @@ static int validate(trainer *t, const char *path, bool *better, samite_error *er
         own = NULL;
         if (asprintf(&own, "%s/validated%s", t->c->output, f.a ? ".adapter.safetensors" : ".pt") < 0)
             return fail(err, SAMITE_RESOURCE, "out of memory");
-        code = f.a ? adapters_write(f.a, own, err) : native_write(t->n, own, NULL, NULL, NULL, err);
+        code = f.a ? adapters_write(f.a, own, err) : native_write(t->n, own, &WRITE_AS_STORED, NULL, NULL, err);
         path = own;
     }
     char title[32];
