@@ -270,6 +270,56 @@ static void cut_is_told(const char *data, size_t size, const char *ending, int m
         fail_msg("%s: %zu bytes, and nothing is told", file, size);
 }
 
+/* The same movie with its index in front, as files made for the web have it. */
+static void put_index_first(const char *from, const char *to)
+{
+    AVFormatContext *in = NULL, *out = NULL;
+    AVPacket *p = av_packet_alloc();
+    AVDictionary *o = NULL;
+    assert_int_equal(avformat_open_input(&in, from, NULL, NULL), 0);
+    assert_true(avformat_find_stream_info(in, NULL) >= 0);
+    assert_true(avformat_alloc_output_context2(&out, NULL, NULL, to) >= 0);
+    AVStream *s = avformat_new_stream(out, NULL);
+    assert_true(avcodec_parameters_copy(s->codecpar, in->streams[0]->codecpar) >= 0);
+    s->time_base = in->streams[0]->time_base;
+    s->codecpar->codec_tag = 0;
+    av_dict_set(&o, "movflags", "faststart", 0);
+    assert_true(avio_open(&out->pb, to, AVIO_FLAG_WRITE) >= 0);
+    assert_true(avformat_write_header(out, &o) >= 0);
+    while (av_read_frame(in, p) >= 0) {
+        p->duration = av_rescale_q(1, (AVRational){1, 10}, in->streams[0]->time_base);
+        av_packet_rescale_ts(p, in->streams[0]->time_base, s->time_base);
+        assert_true(av_interleaved_write_frame(out, p) >= 0);
+    }
+    assert_int_equal(av_write_trailer(out), 0);
+    av_packet_free(&p);
+    av_dict_free(&o);
+    avio_closep(&out->pb);
+    avformat_free_context(out);
+    avformat_close_input(&in);
+}
+
+static void cut_behind_its_index(void **state)
+{
+    double times[12];
+    char from[128];
+    size_t size;
+    for (int i = 0; i < 12; i++)
+        times[i] = 0.1 * i;
+    make_movie(in_folder("late.mp4"), WIDTH, HEIGHT, times, 12);
+    snprintf(from, sizeof from, "%s", name);
+    put_index_first(from, in_folder("early.mp4"));
+    no_damage(name, 12);
+    char *data = read_file(name, &size);
+    const char *frames = memmem(data, size, "mdat", 4);
+    assert_non_null(frames);
+    assert_true(frames > (const char *)memmem(data, size, "moov", 4));
+    size_t head = (size_t)(frames - data);
+    for (size_t part = 1; part < 8; part++)
+        cut_is_told(data, head + (size - head) * part / 8, ".mp4", 11);
+    free(data);
+}
+
 static void cut_containers(void **state)
 {
     static const char *const ending[] = {".avi", ".mkv", ".ts"};
@@ -452,7 +502,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variable_rate), cmocka_unit_test(rotation), cmocka_unit_test(sizes_and_lengths),
-        cmocka_unit_test(broken_files), cmocka_unit_test(cut_containers), cmocka_unit_test(folders),
+        cmocka_unit_test(broken_files), cmocka_unit_test(cut_containers), cmocka_unit_test(cut_behind_its_index),
+        cmocka_unit_test(folders),
         cmocka_unit_test(bare_frames), cmocka_unit_test(cameras),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
