@@ -1,5 +1,5 @@
-/* engine_track.c - clicks and video through exported parts: the same answers as our own network's, and what is said when a
- * part is missing. */
+/* engine_track.c - evaluation, clicks and video through exported parts: the same answers as our own network's in every
+ * engine that is there, and what is said when a part is missing. */
 #include "export_help.h"
 
 #include <math.h>
@@ -91,11 +91,9 @@ static track follow(samite_model *m, bool by_click)
     return t;
 }
 
-static void videos_come_out_the_same(void **state)
+static void follow_in(const char *engine)
 {
-    if (!have_runtime())
-        skip();
-    samite_model *a = open_model("formula:tiny", NULL), *b = open_model(whole, "onnxruntime");
+    samite_model *a = open_model("formula:tiny", NULL), *b = open_model(whole, engine);
     for (int by_click = 0; by_click < 2; by_click++) {
         track x = follow(a, by_click), y = follow(b, by_click);
         assert_true(x.count > 2);
@@ -107,6 +105,16 @@ static void videos_come_out_the_same(void **state)
     }
     samite_model_free(a);
     samite_model_free(b);
+}
+
+static void videos_come_out_the_same(void **state)
+{
+    int done = 0;
+    for (int i = 0; i < RUNTIMES; i++)
+        if (have_engine(runtimes[i]) && ++done)
+            follow_in(runtimes[i]);
+    if (!done)
+        skip();
 }
 
 static samite_answer *click(samite_model *m, const float *logits)
@@ -128,11 +136,9 @@ static samite_answer *click(samite_model *m, const float *logits)
     return a;
 }
 
-static void clicks_come_out_the_same(void **state)
+static void click_in(const char *engine)
 {
-    if (!have_runtime())
-        skip();
-    samite_model *m = open_model("formula:tiny", NULL), *n = open_model(whole, "onnxruntime");
+    samite_model *m = open_model("formula:tiny", NULL), *n = open_model(whole, engine);
     samite_answer *a = click(m, NULL), *b = click(n, NULL), *c = click(m, a->logits), *d = click(n, a->logits);
     assert_float_equal(a->instance[0].score, b->instance[0].score, 1e-4);
     assert_float_equal(a->presence, b->presence, 1e-4);
@@ -145,6 +151,83 @@ static void clicks_come_out_the_same(void **state)
     samite_answer_free(d);
     samite_model_free(m);
     samite_model_free(n);
+}
+
+static void clicks_come_out_the_same(void **state)
+{
+    int done = 0;
+    for (int i = 0; i < RUNTIMES; i++)
+        if (have_engine(runtimes[i]) && ++done)
+            click_in(runtimes[i]);
+    if (!done)
+        skip();
+}
+
+/* Results of a picture with two words, as evaluation reads them. */
+static json_t *predictions(samite_model *m, const char *where, const char *name)
+{
+    samite_predict_options o = SAMITE_PREDICT_OPTIONS_INIT;
+    samite_predicted done;
+    samite_error e = {0};
+    o.gt = path_of(where, "gt.json");
+    o.images = where;
+    o.out = path_of(where, name);
+    if (samite_predict(m, &o, &done, &e))
+        fail_msg("%s", e.text);
+    json_t *all = json_load_file(path_of(o.out, "predictions.json"), 0, NULL);
+    assert_non_null(all);
+    return all;
+}
+
+static void compare_predictions(const json_t *a, const json_t *b)
+{
+    static const char *const exact[] = {"image_id", "category_id"};
+    assert_true(json_array_size(a) > 10);
+    assert_int_equal(json_array_size(a), json_array_size(b));
+    for (size_t i = 0; i < json_array_size(a); i++) {
+        const json_t *x = json_array_get(a, i), *y = json_array_get(b, i);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(json_integer_value(json_object_get(x, exact[k])),
+                             json_integer_value(json_object_get(y, exact[k])));
+        assert_true(fabs(json_number_value(json_object_get(x, "score")) -
+                         json_number_value(json_object_get(y, "score"))) < 2.5e-5);
+        for (size_t k = 0; k < 4; k++)
+            assert_true(fabs(json_number_value(json_array_get(json_object_get(x, "bbox"), k)) -
+                             json_number_value(json_array_get(json_object_get(y, "bbox"), k))) < 0.01);
+    }
+}
+
+static void evaluations_come_out_the_same(void **state)
+{
+    static const char gt[] = "{\"images\":[{\"id\":1,\"file_name\":\"scene.png\",\"width\":%d,\"height\":%d}],"
+        "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[4,4,20,20],\"area\":400,\"iscrowd\":0}],"
+        "\"categories\":[{\"id\":1,\"name\":\"red car\"},{\"id\":2,\"name\":\"dog\"}]}";
+    samite_pixels p;
+    char where[64];
+    make_folder(where);
+    copy_file(path_of(where, "scene.png"), TINY "/scene.png", SIZE_MAX);
+    assert_int_equal(samite_pixels_read(&p, TINY "/scene.png", 0, NULL), 0);
+    FILE *f = fopen(path_of(where, "gt.json"), "w");
+    fprintf(f, gt, (int)p.width, (int)p.height);
+    fclose(f);
+    samite_pixels_free(&p);
+    samite_model *m = open_model("formula:tiny", NULL);
+    json_t *ours = predictions(m, where, "native");
+    int done = 0;
+    for (int i = 0; i < RUNTIMES; i++) {
+        if (!have_engine(runtimes[i]))
+            continue;
+        done++;
+        samite_model *n = open_model(whole, runtimes[i]);
+        json_t *theirs = predictions(n, where, runtimes[i]);
+        compare_predictions(ours, theirs);
+        json_decref(theirs);
+        samite_model_free(n);
+    }
+    json_decref(ours);
+    samite_model_free(m);
+    if (!done)
+        skip();
 }
 
 /* What is missing is named, with the command that makes it. */
@@ -205,6 +288,7 @@ static void outputs_are_aligned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(evaluations_come_out_the_same),
         cmocka_unit_test(videos_come_out_the_same),
         cmocka_unit_test(clicks_come_out_the_same),
         cmocka_unit_test(missing_parts_are_named),

@@ -49,6 +49,7 @@ static inline samite_model *open_model(const char *path, const char *engine)
     samite_error e = {0};
     samite_model *m = NULL;
     o.engine = engine;
+    o.threads = 1;           /* so small that waiting for each other takes longer */
     if (samite_model_open(&m, path, &o, &e))
         fail_msg("%s", e.text);
     return m;
@@ -88,17 +89,25 @@ static inline void copy_file(const char *to, const char *from, size_t limit)
     free(data);
 }
 
-/* Whether ONNX Runtime is on this machine. Where it is not, what needs it says so and is left out. */
-static inline bool have_runtime(void)
+static const char *const runtimes[] = {"onnxruntime", "openvino"};
+enum { RUNTIMES = sizeof runtimes / sizeof *runtimes };
+
+/* Whether that engine's library is on this machine. Where it is not, what needs it says so and is left out. */
+static inline bool have_engine(const char *name)
 {
     engine *e;
     samite_error err = {0};
-    if (!engine_open(&e, "onnxruntime", &(engine_options){.threads = 1}, &err)) {
+    if (!engine_open(&e, name, &(engine_options){.threads = 1}, &err)) {
         engine_close(e);
         return true;
     }
     print_message("left out: %s\n", err.text);
     return false;
+}
+
+static inline bool have_runtime(void)
+{
+    return have_engine("onnxruntime");
 }
 
 static inline int set_up(void **state)
