@@ -265,11 +265,103 @@ def mpi_built():
     return r.returncode == 0
 
 
+def checksum(data):
+    """As TFRecord has it: CRC-32C, turned and moved."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 128:
+            return value, at
+
+
+def fields(data):
+    """Fields of a protobuf message: number, and what it holds."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = varint(data, at)
+        else:
+            size, at = varint(data, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+            value, at = data[at:at + size], at + size
+        yield key >> 3, value
+    check(at == len(data), "a message is cut")
+
+
+def events(folder):
+    """{(tag, step): number} of the event file of a run; lengths and contents have their checksums."""
+    (name,) = os.listdir(folder)
+    with open(folder + "/" + name, "rb") as f:
+        data = f.read()
+    found, first, at = {}, True, 0
+    while at < len(data):
+        size, crc = struct.unpack("<QI", data[at:at + 12])
+        event, end = data[at + 12:at + 12 + size], at + 16 + size
+        check(checksum(data[at:at + 8]) == crc, "checksum of a length")
+        check((checksum(event),) == struct.unpack("<I", data[end - 4:end]), "checksum of an event")
+        e = dict(fields(event))
+        check(abs(struct.unpack("<d", e[1])[0] - time.time()) < 3600, "time of an event")
+        if first:
+            check(e[3] == b"brain.Event:2", "the first event tells the version")
+        else:
+            value = dict(fields(dict(fields(e[5]))[1]))
+            key, (number,) = (value[1].decode(), e.get(2, 0)), struct.unpack("<f", value[2])
+            check(found.setdefault(key, number) == number, "%s at step %d means two things" % key)
+        first, at = False, end
+    return found
+
+
+def event_files(place):
+    """Every number of the JSON lines stands in the event file, at its step, and no other."""
+    out = place + "/events"
+    run("train", *COMMON, "--masks", "--epochs", "2", "--out", out, "--val", DATA + "/instances.json", "--val-images", DATA,
+        "--set", "skip_saving_ckpts=true")
+    found, expected = events(out + "/tensorboard"), {}
+    for name in os.listdir(out + "/logs"):
+        prefix = "Step_Losses/train/" if name == "steps.jsonl" else ""
+        with open(out + "/logs/" + name) as f:
+            lines = [json.loads(line) for line in f]
+        for i, line in enumerate(lines):     # scored before the first step and after the last, the eighth
+            step = 8 * i if name == "val_stats.json" else line.get("step", line.get("Trainer/steps_train"))
+            for key, value in line.items():
+                if key != "step" and isinstance(value, (int, float)):
+                    expected[prefix + key, step] = value
+    check(len(expected) > 300 and sorted(found) == sorted(expected), "tags or steps of the event file differ: %s"
+          % sorted(set(found) ^ set(expected))[:8])
+    for key, value in expected.items():
+        check(found[key] == struct.unpack("<f", struct.pack("<f", value))[0], "%s: %g, not %g" % (key, found[key], value))
+
+
+def report(path, pictures):
+    """The page needs no other file, and has a curve of every layer."""
+    with open(path) as f:
+        page = f.read()
+    check(page.count("src=\"data:image/jpeg;base64,") == pictures, "pictures of the report")
+    check(not re.search(r"(src|href)=\"(?!data:)", page), "the report needs other files")
+    folded = page[page.index("<details>"):page.index("</details>")]
+    for title in ("last layer, one-to-many half", "layer 1", "layer 1, one-to-many half"):
+        check("<figcaption>%s</figcaption>" % title in folded, "no curves of " + title)
+    check("loss_giou_aux_0_o2m" in folded and "loss_giou_aux_0" not in page.replace(folded, ""), "curves of other layers")
+
+
 def validation(place):
     said = run("train", *COMMON, "--epochs", "1", "--out", place + "/val", "--val", DATA + "/instances.json", "--val-images", DATA,
                "--set", "logging.report=true")
     check("before training: box AP" in said and "validation after epoch 1" in said, "both scores are told:\n" + said)
-    for name in ("report.html", "logs/val_stats.json", "logs/train_stats.json", "config_resolved.yaml", "checkpoints/checkpoint_1.pt"):
+    report(place + "/val/report.html", 4)
+    for name in ("logs/val_stats.json", "logs/train_stats.json", "config_resolved.yaml", "checkpoints/checkpoint_1.pt"):
         check(os.path.getsize(place + "/val/" + name) > 0, name)
     with open(place + "/val/logs/val_stats.json") as f:
         lines = [json.loads(line) for line in f]
@@ -282,7 +374,7 @@ def main():
     place = tempfile.mkdtemp()
     try:
         for part in (dry_run, configs, merge, mistakes, interrupted, interrupted_twice, not_enough_memory, processes,
-                     processes_that_die, validation):
+                     processes_that_die, validation, event_files):
             part(place)
     finally:
         shutil.rmtree(place)

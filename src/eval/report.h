@@ -4,6 +4,7 @@
 
 #include "eval/coco.h"
 #include "eval/evaluation.h"
+#include "io/image.h"
 
 /* The page while it is written. */
 typedef struct report {
@@ -36,6 +37,8 @@ void html_escape(text *t, const char *s);
 /* Name of a category, or its id. */
 void html_category(text *t, const eval_set *truth, int32_t category);
 
+/* The picture, smaller where it is large, inside the page: an <img> whose source is the JPEG itself. */
+int html_picture(text *t, const pixels *px, samite_error *err);
 /* A table cell with a bar, full at 1. */
 void html_bar(text *t, double part);
 

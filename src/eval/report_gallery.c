@@ -111,8 +111,7 @@ static void collect(drawing *w, const report_data *d, const eval_set *s, size_t 
     }
 }
 
-/* Makes the picture smaller and adds it as a data URL. */
-static int embed(text *t, const pixels *big, samite_error *err)
+int html_picture(text *t, const pixels *big, samite_error *err)
 {
     int longest = big->width > big->height ? big->width : big->height;
     int width = longest > SIDE ? (int)((int64_t)big->width * SIDE / longest) : big->width;
@@ -151,7 +150,7 @@ static int add_figure(text *t, const report_data *d, const eval_set *s, size_t a
         collect(&w, d, s, at, wrong);
         code = draw_overlay(px.rgb, px.width, px.height, w.instance, w.count, &style, err);
         if (!code)
-            code = embed(t, &px, err);
+            code = html_picture(t, &px, err);
         pixels_free(&px);
     }
     for (size_t i = 0; i < w.count; i++)

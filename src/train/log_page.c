@@ -9,21 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eval/report.h"
+#include "io/image.h"
+
 #define WIDE 560
 #define TALL 220
 #define EDGE 48
 #define POINTS 400        /* of a curve; more are averaged */
-
-static void escape(text *t, const char *s)
-{
-    for (; *s; s++) {
-        const char *as = *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '&' ? "&amp;" : *s == '"' ? "&quot;" : NULL;
-        if (as)
-            text_add(t, as, strlen(as));
-        else
-            text_add(t, s, 1);
-    }
-}
 
 typedef struct range { double x0, x1, y0, y1; } range;
 
@@ -79,7 +71,7 @@ static void chart(text *t, const char *title, const series *const *list, int n)
     text_printf(t, "</svg><p>");
     for (int i = 0; i < n; i++) {
         text_printf(t, "<span class=\"c%d\">&#9632;</span> ", i % 8);
-        escape(t, list[i]->name);
+        html_escape(t, list[i]->name);
         text_printf(t, " %.4g&ensp;", list[i]->y[list[i]->count - 1]);
     }
     text_printf(t, "</p></figure>\n");
@@ -103,10 +95,8 @@ static int is_ap(const char *s)
 }
 static int is_f1(const char *s) { return strcmp(s, "ce_f1") == 0 || strcmp(s, "presence_dec_acc") == 0; }
 static int is_speed(const char *s) { return strcmp(s, "images_per_s") == 0; }
-static int is_loss(const char *s)
-{
-    return !strstr(s, "_aux_") && !strstr(s, "_o2m") && (starts_with(s, "loss_") || strcmp(s, "presence_loss") == 0);
-}
+static bool is_named_loss(const char *s) { return starts_with(s, "loss_") || starts_with(s, "presence_loss"); }
+static int is_loss(const char *s) { return !strstr(s, "_aux_") && !strstr(s, "_o2m") && is_named_loss(s); }
 
 static void charts(text *t, const series *list, int count)
 {
@@ -119,6 +109,39 @@ static void charts(text *t, const series *list, int count)
         chart(t, kinds[i].title, chosen, pick(chosen, list, count, kinds[i].wanted));
 }
 
+/* The losses whose names end in exactly this suffix (see losses_by_name). false: there are none. */
+static bool layer_chart(text *t, const char *title, const char *suffix, const series *list, int count)
+{
+    const series *chosen[8];
+    int n = 0;
+    for (int i = 0; i < count && n < 8; i++) {
+        const char *name = list[i].name, *tail = strstr(name, "_aux_");
+        tail = tail ? tail : strstr(name, "_o2m");
+        if (tail && strcmp(tail, suffix) == 0 && list[i].count && is_named_loss(name))
+            chosen[n++] = &list[i];
+    }
+    chart(t, title, chosen, n);
+    return n > 0;
+}
+
+/* Folded: the one-to-many half, and every layer before the last. */
+static void layer_charts(text *t, const series *list, int count)
+{
+    char title[64], suffix[32];
+    bool more = true;
+    text_printf(t, "<details><summary>Losses of the one-to-many half and of the other layers</summary>\n");
+    layer_chart(t, "last layer, one-to-many half", "_o2m", list, count);
+    for (int i = 0; more; i++) {
+        snprintf(title, sizeof title, "layer %d", i + 1);
+        snprintf(suffix, sizeof suffix, "_aux_%d", i);
+        more = layer_chart(t, title, suffix, list, count);
+        snprintf(title, sizeof title, "layer %d, one-to-many half", i + 1);
+        snprintf(suffix, sizeof suffix, "_aux_%d_o2m", i);
+        more = layer_chart(t, title, suffix, list, count) || more;
+    }
+    text_printf(t, "</details>\n");
+}
+
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return natural_compare((*a)->d_name, (*b)->d_name);
@@ -129,21 +152,28 @@ static int is_overlay(const struct dirent *e)
     return ends_with(e->d_name, ".jpg");
 }
 
+/* The pictures stand in the page itself, so that it can be sent; one that cannot be read is left out. */
 static void overlays(text *t, const char *folder)
 {
     struct dirent **list = NULL;
-    char *path = path_join(folder, "overlays");
-    int n = path ? scandir(path, &list, is_overlay, by_name) : -1;
+    image_options how = IMAGE_OPTIONS_INIT;
+    char *place = path_join(folder, "overlays");
+    int n = place ? scandir(place, &list, is_overlay, by_name) : -1;
     if (n > 0)
         text_printf(t, "<h2>Validation pictures, as the last model sees them</h2>\n");
     for (int i = 0; i < n; i++) {
-        text_printf(t, "<img src=\"overlays/");
-        escape(t, list[i]->d_name);
-        text_printf(t, "\" alt=\"\">\n");
+        char *path = path_join(place, list[i]->d_name);
+        pixels px;
+        if (path && image_read(&px, path, &how, NULL) == SAMITE_OK) {
+            if (html_picture(t, &px, NULL) == SAMITE_OK)
+                text_printf(t, "\n");
+            pixels_free(&px);
+        }
+        free(path);
         free(list[i]);
     }
     free(list);
-    free(path);
+    free(place);
 }
 
 void log_page(text *out, const char *title, const json_t *facts, const series *list, int count, const char *folder)
@@ -153,7 +183,7 @@ void log_page(text *out, const char *title, const json_t *facts, const series *l
     text_printf(
         out,
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"60\"><title>");
-    escape(out, title);
+    html_escape(out, title);
     text_printf(
         out,
         "</title><style>body{font:14px system-ui,sans-serif;margin:24px;max-width:1200px}figure{display:inline-block;"
@@ -166,20 +196,21 @@ void log_page(text *out, const char *title, const json_t *facts, const series *l
     for (int i = 0; i < 8; i++)
         text_printf(out, "polyline.c%d{stroke:%s}span.c%d{color:%s}", i, colours[i], i, colours[i]);
     text_printf(out, "</style><h1>");
-    escape(out, title);
+    html_escape(out, title);
     text_printf(out, "</h1><table>\n");
     json_object_foreach((json_t *)(uintptr_t)facts, name, v) {
         text_printf(out, "<tr><td>");
-        escape(out, name);
+        html_escape(out, name);
         text_printf(out, "<td>");
         if (json_is_string(v))
-            escape(out, json_string_value(v));
+            html_escape(out, json_string_value(v));
         else
             text_printf(out, "%.6g", json_number_value(v));
         text_printf(out, "\n");
     }
     text_printf(out, "</table>\n");
     charts(out, list, count);
+    layer_charts(out, list, count);
     overlays(out, folder);
     text_printf(out, "</html>\n");
 }

@@ -14,7 +14,8 @@ typedef struct series {
     int     count, room;
 } series;
 
-/* Loss, its parts, gradient norm, rates, validation; pictures of folder/overlays. */
+/* Loss, its parts, gradient norm, rates, validation; folded, the losses of the other layers and the one-to-many half; pictures of
+ * folder/overlays, embedded. */
 void log_page(text *out, const char *title, const json_t *facts, const series *list, int count, const char *folder);
 
 #endif
