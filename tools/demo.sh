@@ -1,12 +1,12 @@
 #!/bin/sh
-# demo.sh - looks into a picture of this repository with SAMITE_MODEL, or with made-up weights when there is none.
+# demo.sh - looks into a drawn scene with the model that comes with samite, or with SAMITE_MODEL into a picture.
 set -eu
 cd "$(dirname "$0")/.."
-picture=docs/pictures/scene.jpg
 out=build/demo
 rm -rf "$out"
 
 if [ -n "${SAMITE_MODEL:-}" ]; then
+    picture=docs/pictures/scene.jpg
     echo "Looking for a dog, a red car and a tree in $picture with $SAMITE_MODEL:"
     build/samite segment "$picture" --text dog --text "red car" --text tree --out "$out"
     echo
@@ -14,16 +14,12 @@ if [ -n "${SAMITE_MODEL:-}" ]; then
     exit 0
 fi
 
-echo "Looking for a dog, a red car and a tree in $picture with formula:small:"
-build/samite segment "$picture" -m formula:small --text dog --text "red car" --text tree --score 0 --max-det 2 \
-    --out "$out"
+picture=models/scenes/pictures/023.jpg
+echo "Looking for five things in $picture, two of which are not there, with the small model that comes with samite:"
+build/samite segment "$picture" --text owl --text shark --text book --text turtle --text "red star" --out "$out" 2>/dev/null
 cat <<END
 
-The picture with masks, boxes and names: $out/scene_overlay.png
-
-formula:small is a small network whose weights come from a formula. It shows that everything runs, and gives the same
-numbers everywhere, but it has learned nothing: its masks mean nothing. For real results get sam3.pt (facebook/sam3 on
-Hugging Face, after accepting Meta's licence there) and run
-
-    build/samite segment $picture -m sam3.pt --text dog --text "red car" --text tree --out $out
+The picture with masks, boxes and names: $out/023_overlay.png
+This model knows drawings only (docs/demo-model.md).
+For photographs get sam3.pt (facebook/sam3 on Hugging Face): build/samite segment photo.jpg -m sam3.pt --text dog --out results
 END
