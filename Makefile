@@ -1,6 +1,6 @@
 # Makefile - the short way around CMake. Everything that is missing is installed first (tools/setup.sh).
 #   make build      build/samite, build/libsamite.a, build/libsamite.so
-#   make demo       build, then look into a picture of this repository
+#   make demo       build, then find things in a drawn scene
 #   make test       build and run all tests
 #   make install    PREFIX=/usr/local, DESTDIR=
 #   make asan       tests under the address and undefined-behaviour sanitizers

@@ -1,7 +1,7 @@
 #!/bin/bash
 # check_docs.sh - runs the commands of the documentation that are marked for it, and compares options with --help.
 #
-# A block of ```sh that follows a line <!-- ci --> is run as it stands, in a folder where photo.jpg, photos/, golden/
+# A block of ```sh that follows a line <!-- ci --> is run as it stands, in a folder where photo.jpg, photos/, golden/, models/scenes/
 # and sam3.pt exist; sam3.pt holds the weights of formula:tiny.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -29,6 +29,7 @@ prepare() {
     local name
     for name in 1 2 3; do cp "$here/docs/pictures/scene.jpg" "$work/run/photos/$name.jpg"; done
     cp -r "$here/tests/golden" "$work/run/golden"
+    mkdir "$work/run/models" && cp -r "$here/models/scenes" "$work/run/models/scenes"
     cp "$work/tiny.pt" "$work/run/sam3.pt"
 }
 

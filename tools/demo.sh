@@ -15,7 +15,7 @@ if [ -n "${SAMITE_MODEL:-}" ]; then
 fi
 
 picture=models/scenes/pictures/023.jpg
-echo "Looking for five things in $picture, two of which are not there, with the small model that comes with samite:"
+echo "Looking for owl, shark, book, turtle and red star in $picture with the small model that comes with samite:"
 build/samite segment "$picture" --text owl --text shark --text book --text turtle --text "red star" --out "$out" 2>/dev/null
 cat <<END
 
