@@ -253,6 +253,8 @@ static int run_passes(tracking *t, samite_error *err)
         code = go_forward(t, start, t->s->to, true, &end, err);
     else
         code = go_forward(t, 0, start, false, &end, err);
+    if (!code && end < 0)
+        code = fail(err, SAMITE_INPUT, "%s: no frame came: it is empty, or ended within its first frame", t->out.source);
     if (!code && end < t->s->from)
         code = fail(err, SAMITE_INPUT, "%s: no frame %d: it has %lld", t->out.source, t->s->from, (long long)end + 1);
     if (!code && both)

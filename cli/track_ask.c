@@ -150,6 +150,15 @@ int parse_ask_object(void *to, const char *name, const char *value, samite_error
 
 /* ---- asking ---- */
 
+/* A failure names the frame of the prompt. */
+static int ask_video(samite_video *v, int64_t frame, int64_t *object, const samite_click *c,
+                     samite_video_results **shown, samite_error *err)
+{
+    samite_error why = {0};
+    int code = samite_video_click(v, object, c, shown, &why);
+    return code ? fail(err, code, "frame %lld: %s", (long long)frame, why.text) : SAMITE_OK;
+}
+
 /* All points and the box of one object on a frame make one question; `first` is the first of them. */
 static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *px, samite_video_results **shown,
                       samite_error *err)
@@ -179,7 +188,7 @@ static int ask_object(asks *a, samite_video *v, int first, const samite_pixels *
     samite_video_results_free(*shown);
     *shown = NULL;
     if (!code)
-        code = samite_video_click(v, &object, &c, shown, err);
+        code = ask_video(v, head->frame, &object, &c, shown, err);
     for (int i = 0; unnamed && i < a->count && !code; i++)
         if (a->item[i].object < 0)
             a->item[i].object = object;        /* the unnamed object has its number now */

@@ -161,6 +161,9 @@ def refused(work, movie):
         run(status, *words)
     for words in (("--object", "3", "--text", "x"), ("--object", "3", "--object", "4", *BOX)):
         run(2, movie, *words)
+    for pixels in (b"", b"short"):
+        lines, err = run(3, "raw:90x68:-", "--text", "x", input=pixels)
+        assert not lines and "no frame came" in err, err
     lines, _ = run(0, os.path.join(FRAMES, "00000.png"), "--box", "0:20,15,60,50")
     assert numbers(lines) == [0] and len(lines[0]["objects"]) == 1
     # what was finished before a failure is kept, whether it waited or not
@@ -168,6 +171,7 @@ def refused(work, movie):
     p = subprocess.run([SAMITE, "track", FRAMES, "--box", "1:20,15,60,50", "--point", "5:4000,1", "--delay", "0", "--out",
                         out, *MODEL], capture_output=True, text=True)
     assert p.returncode == 2 and len(p.stdout.splitlines()) == 5, (p.returncode, p.stdout, p.stderr)
+    assert "frame 5: point 1" in p.stderr, p.stderr
     assert json.load(open(os.path.join(out, "tracks.json")))["videos"][0]["length"] == 5
     p = subprocess.run([SAMITE, "track", FRAMES, *BOX, "--remove", "4:77", *MODEL], capture_output=True, text=True)
     assert p.returncode == 2 and numbers(map(json.loads, p.stdout.splitlines())) == [0, 1, 2, 3], (p.stdout, p.stderr)
