@@ -209,6 +209,7 @@ static void stopped_run_goes_on_equally(void **state)
 }
 
 static const pair often[] = {{"save_steps", "2"}, {NULL, NULL}};
+static double largest_difference(const char *a, const char *b);
 
 /* Runs in a process of its own, which a signal ends. */
 static void expect_death(const char *out, int die_at, rlim_t largest_file, bool resume, int signal)
@@ -236,6 +237,27 @@ static void killed_run_goes_on_equally(void **state)
     assert_int_equal(rest.steps, STEPS - 6);
     assert_same_file(MODEL("whole"), MODEL("kill"));
     assert_same_file(STATE("whole"), STATE("kill"));
+}
+
+#define MEAN(out)   path_of(out "/checkpoints/checkpoint_3.ema.pt")
+
+/* The running mean changes nothing in what is learnt, lags behind it, and is the same after a stop. */
+static void running_mean_goes_on_equally(void **state)
+{
+    static const pair mean[] = {{"optim.ema", "0.9"}, {NULL, NULL}}, none[] = {{"optim.ema", "1e-9"}, {NULL, NULL}};
+    observed o = {.stop_after = 3};
+    samite_error e = {0};
+    train_well("mean", mean, false);
+    assert_same_file(MODEL("whole"), MODEL("mean"));
+    assert_int_equal(access(MEAN("whole"), F_OK), -1);
+    double lag = largest_difference(MEAN("mean"), MODEL("mean"));
+    assert_true(lag > 1e-5 && lag < 1e-2);
+    assert_int_equal(train("mean2", mean, &o, &e), SAMITE_CANCELLED);
+    train_well("mean2", mean, true);
+    assert_same_file(MEAN("mean"), MEAN("mean2"));
+    assert_same_file(STATE("mean"), STATE("mean2"));
+    train_well("mean3", none, false);
+    assert_true(largest_difference(MEAN("mean3"), MODEL("mean3")) < 1e-6);
 }
 
 /* The process dies while it writes a state: the one before counts. */
@@ -521,6 +543,7 @@ int main(void)
                                        cmocka_unit_test(whole_run),
                                        cmocka_unit_test(stopped_run_goes_on_equally),
                                        cmocka_unit_test(killed_run_goes_on_equally),
+                                       cmocka_unit_test(running_mean_goes_on_equally),
                                        cmocka_unit_test(killed_while_saving),
                                        cmocka_unit_test(full_disk_keeps_the_old_state),
                                        cmocka_unit_test(another_training_is_not_continued),

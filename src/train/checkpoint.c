@@ -19,6 +19,7 @@
 #define MODEL       ".pt"
 #define ADAPTER     ".adapter.safetensors"
 #define OPTIMIZER   ".optimizer.safetensors"
+#define MEAN        ".ema"
 #define LARGEST_LATEST ((size_t)16 << 20)
 
 static int no_memory(samite_error *err)
@@ -43,8 +44,8 @@ static uint64_t state_bytes(const checkpoint_files *f)
 {
     uint64_t bytes = 1 << 20;
     for (int i = 0; i < f->o->count; i++)
-        bytes += 2 * sizeof(float) * (uint64_t)tensor_count(&f->o->item[i].e->p.t) + 512;
-    return bytes + (f->a ? bytes / 2 : native_write_bytes(f->n));
+        bytes += (f->o->item[i].mean ? 3 : 2) * sizeof(float) * (uint64_t)tensor_count(&f->o->item[i].e->p.t) + 512;
+    return bytes + (f->a ? bytes / 2 : native_write_bytes(f->n)) * (f->o->rates.average > 0 ? 2 : 1);
 }
 
 int checkpoint_space(const checkpoint_files *f, samite_error *err)
@@ -64,10 +65,18 @@ int checkpoint_space(const checkpoint_files *f, samite_error *err)
 
 /* ---- optimizer ---- */
 
-/* Steps, moments, and the values of what is no part of the model. */
+static weight f32_like(const char *name, const tensor *t)
+{
+    weight w = {.name = name, .type = DT_F32, .axes = t->axes};
+    memcpy(w.dim, t->dim, sizeof t->dim);
+    weight_set_strides(&w);
+    return w;
+}
+
+/* Steps, moments, means, and the values of what is no part of the model. */
 static weight *plan_moments(const optimizer *o, text *names, size_t *count)
 {
-    weight *plan = calloc((size_t)o->count * 3 + 2, sizeof *plan);
+    weight *plan = calloc((size_t)o->count * 4 + 2, sizeof *plan);
     *count = 1 + 2 * (size_t)o->count;
     if (!plan)
         return NULL;
@@ -75,24 +84,23 @@ static weight *plan_moments(const optimizer *o, text *names, size_t *count)
     weight_set_strides(&plan[0]);
     for (int i = 0; i < o->count; i++)
         text_printf(names, "%s.exp_avg%c%s.exp_avg_sq%c", o->item[i].e->p.name, 0, o->item[i].e->p.name, 0);
+    for (int i = 0; i < o->count; i++)
+        if (o->item[i].mean)
+            text_printf(names, "%s.ema%c", o->item[i].e->p.name, 0);
     const char *at = names->data;
     for (int i = 0; i < 2 * o->count && !names->failed; i++) {
-        const tensor *t = &o->item[i / 2].e->p.t;
-        weight *w = &plan[1 + i];
-        *w = (weight){.name = at, .type = DT_F32, .axes = t->axes};
-        memcpy(w->dim, t->dim, sizeof t->dim);
-        weight_set_strides(w);
+        plan[1 + i] = f32_like(at, &o->item[i / 2].e->p.t);
         at += strlen(at) + 1;
     }
-    for (int i = 0; i < o->count; i++) {
-        const param *p = &o->item[i].e->p;
-        if (!o->item[i].aside)
+    for (int i = 0; i < o->count && !names->failed; i++) {
+        if (!o->item[i].mean)
             continue;
-        weight *w = &plan[(*count)++];
-        *w = (weight){.name = p->name, .type = DT_F32, .axes = p->t.axes};
-        memcpy(w->dim, p->t.dim, sizeof p->t.dim);
-        weight_set_strides(w);
+        plan[(*count)++] = f32_like(at, &o->item[i].e->p.t);
+        at += strlen(at) + 1;
     }
+    for (int i = 0; i < o->count; i++)
+        if (o->item[i].aside)
+            plan[(*count)++] = f32_like(o->item[i].e->p.name, &o->item[i].e->p.t);
     return plan;
 }
 
@@ -111,6 +119,9 @@ static int write_moments(const optimizer *o, const char *path, samite_error *err
         safetensors_put(&w, o->item[i].m, bytes);
         safetensors_put(&w, o->item[i].v, bytes);
     }
+    for (int i = 0; i < o->count && !code; i++)
+        if (o->item[i].mean)
+            safetensors_put(&w, o->item[i].mean, sizeof(float) * (size_t)tensor_count(&o->item[i].e->p.t));
     for (int i = 0; i < o->count && !code; i++)
         if (o->item[i].aside)
             safetensors_put(&w, o->item[i].e->p.t.data, sizeof(float) * (size_t)tensor_count(&o->item[i].e->p.t));
@@ -165,6 +176,17 @@ static int take(const opened *x, float *out, const tensor *t, const char *path, 
     return 0;
 }
 
+/* The mean of one tensor; where an earlier run kept none it begins at the weights, which are there already. */
+static int read_mean(const opened *x, learner *l, const char *path, samite_error *err)
+{
+    char name[320];
+    snprintf(name, sizeof name, "%s.ema", l->e->p.name);
+    if (name_map_get(x->names, name) >= 0)
+        return take(x, l->mean, &l->e->p.t, path, "%s.ema", l->e->p.name, err);
+    memcpy(l->mean, l->e->p.t.data, sizeof(float) * (size_t)tensor_count(&l->e->p.t));
+    return 0;
+}
+
 static int read_moments(optimizer *o, const char *path, samite_error *err)
 {
     opened x;
@@ -181,6 +203,8 @@ static int read_moments(optimizer *o, const char *path, samite_error *err)
         code = take(&x, l->m, &l->e->p.t, path, "%s.exp_avg", l->e->p.name, err);
         if (!code)
             code = take(&x, l->v, &l->e->p.t, path, "%s.exp_avg_sq", l->e->p.name, err);
+        if (!code && l->mean)
+            code = read_mean(&x, l, path, err);
         if (!code && l->aside)
             code = take(&x, l->e->p.t.data, &l->e->p.t, path, "%s", l->e->p.name, err);
     }
@@ -259,8 +283,8 @@ static int write_latest(const checkpoint_files *f, const train_state *s, json_t 
 
 static void remove_files(const checkpoint_files *f, const char *name)
 {
-    static const char *const endings[] = {MODEL, ADAPTER, OPTIMIZER};
-    for (int i = 0; name && i < 3; i++) {
+    static const char *const endings[] = {MODEL, ADAPTER, OPTIMIZER, MEAN MODEL, MEAN ADAPTER};
+    for (int i = 0; name && i < 5; i++) {
         char *path = file_of(f, name, endings[i]);
         if (path)
             unlink(path);
@@ -284,6 +308,27 @@ static json_t *next_kept(const checkpoint_files *f, const char *name, json_t *go
     return kept;
 }
 
+static int write_weights(const checkpoint_files *f, const char *path, samite_error *err)
+{
+    return f->a ? adapters_write(f->a, path, err) : native_write(f->n, path, &WRITE_AS_STORED, NULL, NULL, err);
+}
+
+/* The running means of the weights as a model of its own, where they are kept. */
+static int write_means(const checkpoint_files *f, const char *name, samite_error *err)
+{
+    optimizer *o = (optimizer *)(uintptr_t)f->o;
+    if (!(o->rates.average > 0))
+        return 0;
+    char *path = file_of(f, name, f->a ? MEAN ADAPTER : MEAN MODEL);
+    int code = path ? 0 : no_memory(err);
+    optimizer_exchange_means(o);
+    if (!code)
+        code = write_weights(f, path, err);
+    optimizer_exchange_means(o);
+    free(path);
+    return code;
+}
+
 int checkpoint_save(const checkpoint_files *f, const train_state *s, char **path, samite_error *err)
 {
     char name[64];
@@ -299,7 +344,9 @@ int checkpoint_save(const checkpoint_files *f, const train_state *s, char **path
     if (!code)
         code = write_moments(f->o, moments, err);
     if (!code)
-        code = f->a ? adapters_write(f->a, model, err) : native_write(f->n, model, &WRITE_AS_STORED, NULL, NULL, err);
+        code = write_weights(f, model, err);
+    if (!code)
+        code = write_means(f, name, err);
     if (!code)
         code = write_latest(f, s, kept, err);
     if (!code)
@@ -371,7 +418,7 @@ int checkpoint_mark_best(const checkpoint_files *f, const char *path, samite_err
         unlink(temp);
         bool linked = link(path, temp) == 0 && rename(temp, best) == 0;
         if (!linked)
-            code = f->a ? adapters_write(f->a, best, err) : native_write(f->n, best, &WRITE_AS_STORED, NULL, NULL, err);
+            code = write_weights(f, best, err);
         unlink(temp);
     }
     free(best);

@@ -102,6 +102,8 @@ static const setting settings[] = {
      "fixed: the first step counts and no step is counted twice; cosine: falls to optim.least_rate"},
     {"optim.least_rate", NULL, REAL, AT(least_rate), "0.02", 0, 1, NULL, "where the cosine schedule ends, of the base rates"},
     {"optim.beta2", NULL, REAL, AT(beta2), "0.999", 0, 0.999999, NULL, "memory of AdamW's second moment"},
+    {"optim.ema", NULL, REAL, AT(ema), "0", 0, 0.999999, NULL,
+     "decay of the running mean of the weights, saved beside them as NAME.ema.pt; 0 = none is kept"},
     {"optim.scheduler_timescale", NULL, REAL, AT(timescale), "20", 1e-3, 1e9, NULL, "steps"},
     {"optim.scheduler_warmup", NULL, REAL, AT(warmup), "20", 0, 1e9, NULL, "steps"},
     {"optim.scheduler_cooldown", NULL, REAL, AT(cooldown), "20", 0, 1e9, NULL, "steps"},

@@ -29,7 +29,7 @@ typedef struct train_config {
     int    seed;
     char  *accelerator, *on_nonfinite, *freeze, *memory_limit;
     /* optim */
-    double lr, lr_vision, lr_language, layer_decay, weight_decay, timescale, warmup, cooldown, clip, beta2, least_rate;
+    double lr, lr_vision, lr_language, layer_decay, weight_decay, timescale, warmup, cooldown, clip, beta2, ema, least_rate;
     char  *schedule;
     /* loss */
     double dropout, drop_path;

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-const learn_rates official_rates = {8e-5, 2.5e-5, 5e-6, 0.1, 0.9, 20, 20, 20, 0.9, 0.999, 1e-8, 0.1};
+const learn_rates official_rates = {8e-5, 2.5e-5, 5e-6, 0.1, 0.9, 20, 20, 20, 0.9, 0.999, 1e-8, 0.1, 0};
 
 #define VISION   "detector.backbone.vision_backbone."
 #define TRUNK    VISION "trunk."
@@ -70,8 +70,10 @@ static int make_learner(learner *l, const native *n, entry *e, const optimizer *
                    .decay = decays(e) ? o->rates.weight_decay : 0};
     l->m = calloc(1, bytes + 1);
     l->v = calloc(1, bytes + 1);
+    bool average = o->rates.average > 0 && l->touched;
+    l->mean = average ? calloc(1, bytes + 1) : NULL;
     float *grad = calloc(1, bytes + 1);
-    if (!l->m || !l->v || !grad) {
+    if (!l->m || !l->v || (average && !l->mean) || !grad) {
         free(values);
         free(grad);
         return fail(err, SAMITE_RESOURCE, "not enough memory to train %s", e->p.name);
@@ -103,8 +105,12 @@ int optimizer_add(optimizer *o, native *n, entry *e, samite_error *err)
 int optimizer_add_aside(optimizer *o, native *n, entry *e, samite_error *err)
 {
     int code = optimizer_add(o, n, e, err);
-    if (!code)
-        o->item[o->count - 1].aside = true;
+    if (!code) {
+        learner *l = &o->item[o->count - 1];
+        l->aside = true;
+        free(l->mean);
+        l->mean = NULL;
+    }
     return code;
 }
 
@@ -138,6 +144,7 @@ void optimizer_close(optimizer *o)
         p->trainable = false;
         free(o->item[i].m);
         free(o->item[i].v);
+        free(o->item[i].mean);
     }
     free(o->item);
     *o = (optimizer){0};
@@ -252,11 +259,36 @@ static void step_one(learner *l, const learn_rates *r, float clip, double factor
     }
 }
 
+/* Early on the mean forgets fast, so that it does not hang on where training began. */
+static void follow(learner *l, double decay)
+{
+    const float *p = l->e->p.t.data;
+    double n = (double)l->steps - 1;
+    float part = (float)(n > 0 ? 1 - fmin(decay, (1 + n) / (10 + n)) : 1);
+    for (int64_t i = 0, count = tensor_count(&l->e->p.t); i < count; i++)
+        l->mean[i] += part * (p[i] - l->mean[i]);
+}
+
+void optimizer_exchange_means(optimizer *o)
+{
+    for (int i = 0; i < o->count; i++) {
+        learner *l = &o->item[i];
+        float *values = l->e->p.t.data;
+        if (!l->mean || !l->steps)
+            continue;
+        l->e->p.t.data = l->mean;
+        l->mean = values;
+    }
+}
+
 void optimizer_step(optimizer *o, double norm, double factor)
 {
     float clip = o->rates.clip > 0 ? (float)fmin(1, o->rates.clip / (norm + 1e-6)) : 1;
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < o->count; i++)
-        if (o->item[i].touched)
+        if (o->item[i].touched) {
             step_one(&o->item[i], &o->rates, clip, factor);
+            if (o->item[i].mean)
+                follow(&o->item[i], o->rates.average);
+        }
 }

@@ -11,6 +11,7 @@ typedef struct learn_rates {
     double layer_decay;                /* of the trunk, towards its input */
     double timescale, warmup, cooldown;/* steps of the inverse square root schedule */
     double beta1, beta2, eps, clip;    /* clip: L2 norm of the whole gradient */
+    double average;                    /* decay of the running mean of the weights; 0: none is kept */
 } learn_rates;
 extern const learn_rates official_rates;   /* 8e-5, 2.5e-5, 5e-6; 0.1; 0.9; 20, 20, 20; 0.9, 0.999, 1e-8, 0.1 */
 
@@ -22,6 +23,7 @@ typedef struct learner {
     bool    aside;                     /* no tensor of the model: its values are kept with the moments */
     bool    touched;                   /* false: gets no gradient at all in this kind of training, and is left alone */
     float  *m, *v;                     /* AdamW's moments */
+    float  *mean;                      /* running mean of the values, or NULL */
     int64_t steps;
 } learner;
 
@@ -44,6 +46,9 @@ void optimizer_zero(optimizer *o);     /* gradients to 0 */
 double optimizer_norm(const optimizer *o);
 /* Clips by the norm and steps with every rate multiplied by `factor` (see schedule_factor). */
 void optimizer_step(optimizer *o, double norm, double factor);
+
+/* Exchanges the values of all tensors with their running means, where these are kept; again: back. */
+void optimizer_exchange_means(optimizer *o);
 
 /* Rates that differ, ascending by place of first use; at most `room`; returns how many. For logs. */
 typedef struct rate_group { const char *name; double rate; } rate_group;

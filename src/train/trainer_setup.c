@@ -174,7 +174,7 @@ static learn_rates rates_of(const train_config *c)
     r.rest = c->lr, r.vision = c->lr_vision, r.language = c->lr_language;
     r.weight_decay = c->weight_decay, r.layer_decay = c->layer_decay;
     r.timescale = c->timescale, r.warmup = c->warmup, r.cooldown = c->cooldown;
-    r.clip = c->clip, r.beta2 = c->beta2;
+    r.clip = c->clip, r.beta2 = c->beta2, r.average = c->ema;
     return r;
 }
 
