@@ -59,7 +59,7 @@ done
 
 # Every option of a command is on its page, and every option on a page exists.
 options_of() { samite "$1" --help | grep -oE '^ +(-[a-z], )?--[a-z-]+' | grep -oE -- '--[a-z-]+' | sort -u; }
-for pair in segment:segment track:video align:align info:models convert:models bench:commands doctor:commands export:export import:export encode:commands train:training merge:training start:training scenes:training; do
+for pair in segment:segment track:video align:align info:models convert:models bench:commands doctor:commands export:export import:export encode:commands train:training merge:training start:training scenes:training eval:eval; do
     command=${pair%%:*}
     page="$here/docs/${pair##*:}.md"
     for name in $(options_of "$command"); do
@@ -67,9 +67,9 @@ for pair in segment:segment track:video align:align info:models convert:models b
         verdict $? "$name of samite $command is described nowhere"
     done
 done
-for command in segment everything track info convert align bench doctor export import encode train merge start scenes; do options_of "$command"; done | sort -u >"$work/known"
+for command in segment everything track info convert align bench doctor export import encode train merge start scenes eval; do options_of "$command"; done | sort -u >"$work/known"
 printf '%s\n' --help --version >>"$work/known"
-for page in "$here"/docs/{segment,video,align,models,commands,errors,export,training}.md; do
+for page in "$here"/docs/{segment,video,align,models,commands,errors,export,training,eval,demo-model}.md; do
     for name in $(grep -oE -- '`--[a-z-]+' "$page" | tr -d '`' | sort -u); do
         grep -qx -- "$name" "$work/known"
         verdict $? "$(basename "$page") speaks of $name, which no command knows"

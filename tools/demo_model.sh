@@ -1,5 +1,5 @@
 #!/bin/sh
-# demo_model.sh - makes the model that comes with samite from a checkpoint, measures it, and puts the numbers on its page.
+# demo_model.sh - makes the model that comes with samite from a checkpoint, measures it, puts the numbers on its page.
 # Usage: tools/demo_model.sh CHECKPOINT.pt [SPRITES.safetensors]
 # Changes models/demo.safetensors, docs/demo-model.md, docs/pictures/demo.png. Without a sprite file one is made, for which
 # Debian's fonts-noto-color-emoji and python3-pil are needed. Takes a few minutes on one core.
@@ -42,9 +42,9 @@ cmake -S . -B build >/dev/null
     -o "$work/picture" --format overlay -j 1
 cp "$work/picture/023_overlay.png" docs/pictures/demo.png
 
-python3 - "$work" docs/demo-model.md <<'END'
-import json, sys
-work, page = sys.argv[1:]
+python3 - "$work" docs/demo-model.md "$checkpoint" <<'END'
+import json, os, re, sys
+work, page, checkpoint = sys.argv[1:]
 kinds = ("f32", "arithmetic in f32, weights as learnt"), ("f16", "the file as it comes, weights in f16"), \
         ("bf16", "`--precision bf16`"), ("int8", "`samite convert --dtype int8`")
 
@@ -53,9 +53,12 @@ def load(kind, name):
         return json.load(f)
 
 lines = []
-for name, title in ("new", "200 new scenes, sprites of training"), ("held", "200 new scenes, a third of the sprites never seen"):
-    lines += ["", "%s (`samite scenes --count 200 --seed 2026%s`):" % (title, " --held" if name == "held" else ""), "",
-              "| | presence | box AP50 by name | over all pairs | mask AP50 by name | over all pairs |", "|---|---|---|---|---|---|"]
+sets = ("new", "", "200 new scenes, sprites of training"), \
+       ("held", " --held", "200 new scenes, of names that have some only sprites kept from training")
+for name, option, title in sets:
+    lines += ["", "%s (`samite scenes --count 200 --seed 2026%s`):" % (title, option), "",
+              "| | presence | box AP50 by name | over all pairs | mask AP50 by name | over all pairs |",
+              "|---|---|---|---|---|---|"]
     for kind, what in kinds:
         o = load(kind, name)
         cells = ["%.3f" % o["presence"]["accuracy"]]
@@ -63,12 +66,36 @@ for name, title in ("new", "200 new scenes, sprites of training"), ("held", "200
             for value in (lambda g: g["stats"][1]), (lambda g: g["pairs"]["AP50"]):
                 cells.append("%.3f, %.3f" % (value(o[group]), value(o[group + "_nms"])))
         lines.append("| %s | %s |" % (what, " | ".join(cells)))
+
+def steps_and_hours():
+    """Of the stage that wrote the checkpoint, up to it, from its log; None where there is no log."""
+    log = os.path.join(os.path.dirname(checkpoint), "..", "logs", "steps.jsonl")
+    name = re.search(r"checkpoint_(\d+)(?:_(\d+))?(?:\.ema)?\.pt$", checkpoint)
+    if not name or not os.path.exists(log):
+        return None
+    epochs, more = int(name[1]), int(name[2] or 0)
+    steps, seconds, inside = 0, 0.0, 0
+    for line in open(log):
+        o = json.loads(line)
+        inside += o["epoch"] == epochs
+        if o["epoch"] < epochs or (o["epoch"] == epochs and inside <= more):
+            steps, seconds = steps + 1, seconds + (SCENES_PER_STEP / o["images_per_s"] if o["images_per_s"] else 0)
+    return steps, seconds / 3600
+
+SCENES_PER_STEP = 12
 with open(page) as f:
     text = f.read()
-begin, end = "<!-- numbers -->\n", "<!-- end of numbers -->"
-head, rest = text.split(begin)
+
+def fill(text, mark, body):
+    begin, end = "<!-- %s -->\n" % mark, "<!-- end of %s -->" % mark
+    head, rest = text.split(begin)
+    return head + begin + body.strip("\n") + "\n" + end + rest.split(end)[1]
+
+run = steps_and_hours()
+if run:
+    text = fill(text, "run", "The weights that come with samite: %d steps of the joint stage, %.1f hours." % run)
 with open(page, "w") as f:
-    f.write(head + begin + "\n".join(lines).lstrip("\n") + "\n\n" + end + rest.split(end)[1])
+    f.write(fill(text, "numbers", "\n".join(lines)))
 END
 git --no-pager diff --stat -- docs models 2>/dev/null || true
 echo "models/demo.safetensors: $(stat -c %s models/demo.safetensors) bytes. Now: look at docs/demo-model.md, build, make test, commit."
