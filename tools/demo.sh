@@ -14,12 +14,12 @@ if [ -n "${SAMITE_MODEL:-}" ]; then
     exit 0
 fi
 
-picture=models/scenes/pictures/023.jpg
-echo "Looking for owl, shark, book, turtle and red star in $picture with the small model that comes with samite:"
-build/samite segment "$picture" --text owl --text shark --text book --text turtle --text "red star" --out "$out" 2>/dev/null
+picture=models/scenes/pictures/020.jpg
+echo "Looking for bees, whales, a bicycle and a purple triangle in $picture:"
+build/samite segment "$picture" --text bee --text whale --text bicycle --text "purple triangle" --out "$out"
 cat <<END
 
-The picture with masks, boxes and names: $out/023_overlay.png
+The picture with masks, boxes and names: $out/020_overlay.png
 This model knows drawings only (docs/demo-model.md).
 For photographs get sam3.pt (facebook/sam3 on Hugging Face): build/samite segment photo.jpg -m sam3.pt --text dog --out results
 END

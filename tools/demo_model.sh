@@ -38,9 +38,9 @@ score int8 int8 int8
 
 cp "$work/demo.safetensors" models/demo.safetensors
 cmake -S . -B build >/dev/null
-"$samite" segment models/scenes/pictures/023.jpg -m models/demo.safetensors -t owl -t shark -t book -t "red triangle" \
+"$samite" segment models/scenes/pictures/020.jpg -m models/demo.safetensors -t bee -t whale \
     -o "$work/picture" --format overlay -j 1
-cp "$work/picture/023_overlay.png" docs/pictures/demo.png
+cp "$work/picture/020_overlay.png" docs/pictures/demo.png
 
 python3 - "$work" docs/demo-model.md "$checkpoint" <<'END'
 import json, os, re, sys
